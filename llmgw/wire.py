@@ -1,0 +1,472 @@
+"""Everything that crosses a wire between the plane, the node agents and the routers: JSON over HTTP.
+
+Rules (DESIGN §6): unknown fields are ignored, only optional ones are ever added, every document carries `protocol`;
+durations and ages travel, never instants; the plane dials out, nothing dials in. Never put a secret's value in here.
+
+Agent   GET  /v1/state?instance=&revision=   held NDJSON: a `NodeReport` per change, an empty line each BEAT_S
+        POST /v1/commands                    `CommandBatch` -> `BatchReply`; 409/403 -> `ErrorReply`
+        GET  /v1/replicas/{id}/logs          text/plain, `?lines=` and `?follow=1`
+        POST /v1/release                     `Release` -> 204: forget the owner
+Router  PUT  /v1/table                       `RouterTable` -> `TableReply`; 409/403 -> `ErrorReply`
+        PATCH /v1/table                      `TablePatch` -> `TableReply`
+        GET  /v1/state?instance=&revision=   held NDJSON of `RouterState`, an empty line each BEAT_S
+Both    GET  /healthz, /metrics              without a bearer token
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId
+
+PROTOCOL = 1
+BEAT_S = 3.0
+MAX_ERROR_CHARS = 300
+"""Error texts are cut where they arise: each may be carried through a history many times."""
+
+
+class Wire(BaseModel):
+    """A frozen document; unknown fields of a newer protocol are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+# --- fencing -------------------------------------------------------------------------------------------------------
+
+
+class Token(Wire):
+    """Who speaks and how recently. Ordered by (epoch, seq) within one installation and fleet, see `llmgw.fencing`."""
+
+    installation: str = Field(min_length=1, max_length=64)
+    fleet: str = Field(min_length=1, max_length=64)
+    epoch: int = Field(ge=1)
+    seq: int = Field(ge=0)
+
+
+class Owner(Wire):
+    """The installation and fleet an agent belongs to."""
+
+    installation: str
+    fleet: str
+
+
+class Mark(Wire):
+    """What every process and container we start carries, so that it is known again without any record."""
+
+    installation: str
+    fleet: str
+    replica: ReplicaId
+    epoch: int
+    """Epoch and seq of the token of the batch that started it."""
+    seq: int
+
+
+# --- what to run ---------------------------------------------------------------------------------------------------
+
+
+class DeviceNaming(StrEnum):
+    """What an engine understands as a device's name."""
+
+    UUID = "uuid"
+    INDEX = "index"  # the agent maps identities to indexes, with the bus order forced
+
+
+class DeviceSelection(Wire):
+    """How the agent tells an engine its devices: every variable is set to the comma-joined names."""
+
+    naming: DeviceNaming
+    variables: tuple[str, ...]
+    extra_env: dict[str, str] = {}
+
+
+class Readiness(Wire):
+    """Ready = `models_path` lists `served_name` (OpenAI list or llama.cpp's), after `health_path` answered 200.
+
+    `lists_model` false: the health path alone decides (engines that have no model list).
+    """
+
+    health_path: str = "/health"
+    models_path: str = "/v1/models"
+    lists_model: bool = True
+    probe_completion: bool = False
+    """Also require a one-token completion to answer before the replica counts as ready."""
+
+
+class MetricNames(Wire):
+    """Prometheus names of the engine's own gauges; None where it has none."""
+
+    path: str = "/metrics"
+    running: str | None = None
+    waiting: str | None = None
+    tokens_total: str | None = None
+
+
+class StopBehaviour(Wire):
+    """TERM, `term_limit_s`, second TERM, `second_term_limit_s`, KILL to the group, `kill_limit_s`, then proof."""
+
+    term_limit_s: float = 30.0
+    second_term_limit_s: float = 5.0
+    kill_limit_s: float = 10.0
+
+
+class LaunchSpec(Wire):
+    """A rendered launch, complete but for what only the node knows.
+
+    `argv` and `env` values may hold the placeholders `${llmgw:port}`, `${llmgw:port:NAME}`, `${llmgw:host}`,
+    `${llmgw:weights}`; the agent replaces exactly these and nothing else. No shell anywhere.
+    """
+
+    engine: str
+    argv: tuple[str, ...] = Field(min_length=1)
+    env: dict[str, str] = {}
+    secret_env: dict[str, str] = {}
+    """Variable -> name of a secret that the agent resolves on the node."""
+    served_name: str
+    devices: DeviceSelection | None = None
+    extra_ports: tuple[str, ...] = ()
+    readiness: Readiness = Readiness()
+    metrics: MetricNames = MetricNames()
+    stop: StopBehaviour = StopBehaviour()
+    start_limit_s: float = 600.0
+    weights: str | None = None
+    """Source of the weights: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
+
+
+class DeviceClaim(Wire):
+    """A device, and how much of its memory; None = the whole device, alone."""
+
+    device: DeviceId
+    memory_mib: int | None = None
+
+
+class Start(Wire):
+    kind: Literal["start"] = "start"
+    replica: ReplicaId
+    model: ModelName
+    fingerprint: Fingerprint
+    attempt: int = Field(ge=1)
+    launch: LaunchSpec
+    claims: tuple[DeviceClaim, ...] = ()
+    host_memory_mib: int = 0
+
+
+class Stop(Wire):
+    """Stop with proof. `force` starts at KILL. A replica the agent does not know is answered `already`."""
+
+    kind: Literal["stop"] = "stop"
+    replica: ReplicaId
+    reason: str = ""
+    force: bool = False
+
+
+class Pull(Wire):
+    kind: Literal["pull"] = "pull"
+    source: str
+
+
+class RemoveWeights(Wire):
+    """Remove cached weight files below the node's weights root; the outcome is told per path."""
+
+    kind: Literal["remove_weights"] = "remove_weights"
+    paths: tuple[str, ...] = Field(min_length=1)
+    dry_run: bool = False
+
+
+Command = Annotated[Start | Stop | Pull | RemoveWeights, Field(discriminator="kind")]
+
+
+class CommandBatch(Wire):
+    """All commands of a node whose effect its report does not show yet; sending it twice changes nothing."""
+
+    protocol: int = PROTOCOL
+    token: Token
+    node: NodeId
+    commands: tuple[Command, ...] = ()
+    released_ports: tuple[int, ...] = ()
+    """Ports that every router has let go: the agent may use them again."""
+
+
+class Outcome(StrEnum):
+    ACCEPTED = "accepted"
+    ALREADY = "already"
+    REFUSED = "refused"
+
+
+class RefusalCode(StrEnum):
+    """Why an agent does not do a thing now. Each is a wait, never a failed attempt."""
+
+    DEVICE_CLAIMED = "device_claimed"
+    DEVICE_UNKNOWN = "device_unknown"
+    DEVICE_QUARANTINED = "device_quarantined"
+    NO_DEVICES = "no_devices"  # the engine takes devices and the list is empty: empty would mean all
+    NO_PORT = "no_port"
+    NO_MEMORY = "no_memory"
+    NO_DISK = "no_disk"
+    NO_SECRET = "no_secret"  # noqa: S105 - a code, not a secret
+    NOT_ALLOWED = "not_allowed"  # executable or image outside the allow-list
+    NOT_FOUND = "not_found"  # executable or weights do not exist
+    NOT_OURS = "not_ours"  # carries no mark of ours
+    CONFLICT = "conflict"  # same replica id, another fingerprint
+    IN_USE = "in_use"
+    OUTSIDE_ROOT = "outside_root"
+    NOT_READY = "not_ready"  # the agent rebuilds its ledger and takes no command yet
+    UNSUPPORTED = "unsupported"
+
+
+class Refusal(Wire):
+    code: RefusalCode
+    message: str = Field(max_length=MAX_ERROR_CHARS)
+
+
+class PathOutcome(Wire):
+    path: str
+    outcome: Literal["removed", "would_remove", "absent", "refused"]
+    freed_bytes: int = 0
+    message: str = ""
+
+
+class CommandResult(Wire):
+    """`subject`: the replica id, the weights source, or `remove_weights`."""
+
+    subject: str
+    outcome: Outcome
+    refusal: Refusal | None = None
+    paths: tuple[PathOutcome, ...] = ()
+
+
+class BatchReply(Wire):
+    protocol: int = PROTOCOL
+    token: Token
+    """The token the agent now holds."""
+    results: tuple[CommandResult, ...] = ()
+
+
+class ErrorCode(StrEnum):
+    STALE_TOKEN = "stale_token"  # noqa: S105 - 409: a newer token is held
+    BASE_DIFFERS = "base_differs"  # 409: the patch's base is not the table held
+    FOREIGN_OWNER = "foreign_owner"  # 403: belongs to another installation or fleet
+    UNAUTHORIZED = "unauthorized"  # 401
+    INVALID = "invalid"  # 422/400
+    WRONG_NODE = "wrong_node"  # 409: this agent is another node
+    NAME_CONFLICT = "name_conflict"  # 409: a model here is an alias in another fleet's table
+
+
+class ErrorReply(Wire):
+    code: ErrorCode
+    message: str
+    held: Token | None = None
+    owner: Owner | None = None
+    digest: str | None = None
+
+
+class Release(Wire):
+    """Give the agent up for another installation. `owner` must name the present one: a guard against a mix-up."""
+
+    owner: Owner
+
+
+# --- what a node says ----------------------------------------------------------------------------------------------
+
+
+class DeviceHealth(StrEnum):
+    OK = "ok"
+    BAD = "bad"
+    QUARANTINED = "quarantined"
+
+
+class Device(Wire):
+    """One schedulable device as the node sees it. Unknown memory is None: neither zero nor infinite."""
+
+    id: DeviceId
+    index: int
+    kind: str
+    vendor: str = "unknown"
+    memory_mib: int | None = None
+    foreign_mib: int = 0
+    foreign_processes: tuple[str, ...] = ()
+    health: DeviceHealth = DeviceHealth.OK
+    reason: str = ""
+
+
+class Inventory(Wire):
+    """Devices of one boot. `complete` false: the tools failed or are still coming up; says nothing of absence."""
+
+    devices: tuple[Device, ...] = ()
+    complete: bool = True
+    problem: str = ""
+    host_memory_mib: int | None = None
+
+
+class EngineState(StrEnum):
+    """What a node can see of a replica; *waiting*, *draining* and *gone* are the plane's words."""
+
+    STARTING = "starting"  # a process exists, its port does not answer
+    LOADING = "loading"  # it answers, and is not ready
+    READY = "ready"
+    STOPPING = "stopping"
+    FAILED = "failed"  # the process ended or passed a limit; kept in the report until a Stop clears it
+
+
+class EngineUsage(Wire):
+    """The engine's own word on its use. A change of these figures alone is no new revision."""
+
+    in_flight: int | None = None
+    idle_s: float | None = None
+
+
+class ReplicaReport(Wire):
+    replica: ReplicaId
+    model: ModelName
+    mark: Mark
+    fingerprint: Fingerprint
+    attempt: int
+    state: EngineState
+    claims: tuple[DeviceClaim, ...] = ()
+    served_name: str = ""
+    url: str | None = None
+    port: int | None = None
+    pid: int | None = None
+    was_ready: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    log_tail: tuple[str, ...] = ()
+    state_age_s: float = 0.0
+    usage: EngineUsage | None = None
+
+
+class WeightsReport(Wire):
+    source: str
+    path: str
+    bytes: int
+    complete: bool
+    idle_s: float | None = None
+
+
+class DiskReport(Wire):
+    free_bytes: int
+    total_bytes: int
+
+
+class NodeReport(Wire):
+    """Ordered by (agent instance, revision). Another instance answers at once, in full."""
+
+    protocol: int = PROTOCOL
+    node: NodeId
+    machine_id: str
+    boot_id: str
+    instance: str
+    revision: int
+    owner: Owner | None = None
+    token: Token | None = None
+    """The highest token persisted: absence of a replica counts only against this."""
+    inventory: Inventory = Inventory()
+    replicas: tuple[ReplicaReport, ...] = ()
+    quarantined: dict[DeviceId, str] = {}
+    weights: tuple[WeightsReport, ...] = ()
+    disk: DiskReport | None = None
+    hostname: str = ""
+    version: str = ""
+
+
+# --- routers -------------------------------------------------------------------------------------------------------
+
+
+class ModelState(StrEnum):
+    READY = "ready"
+    STARTING = "starting"
+    ASLEEP = "asleep"
+    UNAVAILABLE = "unavailable"
+
+
+class TableModel(Wire):
+    """A model known to clients, ready or not: unknown is 404, known and not ready 503 with `retry_after_s`."""
+
+    name: ModelName
+    aliases: tuple[str, ...] = ()
+    """Aliases in force for this model, sorted."""
+    state: ModelState
+    retry_after_s: int = 10
+
+
+class Endpoint(Wire):
+    """One ready replica. `models`: the model's name, then the aliases it serves; `url` has no trailing slash."""
+
+    id: ReplicaId
+    url: str
+    models: tuple[str, ...]
+    served_name: str
+    engine: str
+    pool: str = "default"
+    weight: int = Field(default=100, ge=0)
+    priority: int = Field(default=0, ge=0)
+    """Lower is tried first."""
+
+
+class RouterTable(Wire):
+    """The whole truth for one fleet, one atomic document."""
+
+    protocol: int = PROTOCOL
+    token: Token
+    digest: str
+    """`llmgw.table.table_digest` of models and endpoints; the router checks it and refuses (422) what differs."""
+    models: tuple[TableModel, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class TablePatch(Wire):
+    """The difference to the table with digest `base`; applied whole or not at all (409 `base_differs`)."""
+
+    protocol: int = PROTOCOL
+    token: Token
+    base: str
+    digest: str
+    put_models: tuple[TableModel, ...] = ()
+    drop_models: tuple[ModelName, ...] = ()
+    put_endpoints: tuple[Endpoint, ...] = ()
+    drop_endpoints: tuple[ReplicaId, ...] = ()
+
+
+class TableReply(Wire):
+    """On disk, in force in every process, in flight counted from the moment an endpoint is picked."""
+
+    token: Token
+    digest: str
+
+
+class HeldTable(Wire):
+    token: Token
+    digest: str
+
+
+class EndpointUse(Wire):
+    """Use of one endpoint; withdrawn ones stay listed until `in_flight` is zero."""
+
+    id: ReplicaId
+    in_flight: int
+    idle_s: float
+    withdrawn: bool = False
+
+
+class Asked(Wire):
+    """A model that was asked for while it had no ready endpoint."""
+
+    model: ModelName
+    waiting: int
+    asked_s: float
+    """Seconds since the last such request."""
+
+
+class RouterState(Wire):
+    """Ordered by (instance, revision). A new revision is made when a table changes, a withdrawn endpoint reaches
+    zero in flight, or a model is asked for while asleep, not by every request; `use` is sampled when it is sent."""
+
+    protocol: int = PROTOCOL
+    router: str = ""
+    instance: str
+    revision: int
+    tables: dict[str, HeldTable] = {}
+    """By fleet."""
+    use: tuple[EndpointUse, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    version: str = ""
