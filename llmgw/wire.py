@@ -114,7 +114,7 @@ class LaunchSpec(Wire):
     """A rendered launch, complete but for what only the node knows.
 
     `argv` and `env` values may hold the placeholders `${llmgw:port}`, `${llmgw:port:NAME}`, `${llmgw:host}`,
-    `${llmgw:weights}`; the agent replaces exactly these and nothing else. No shell anywhere.
+    `${llmgw:weights}` and `${llmgw:python}` (the agent's own interpreter); the agent replaces exactly these and nothing else. No shell anywhere.
     """
 
     engine: str
@@ -432,6 +432,8 @@ class TableReply(Wire):
 
     token: Token
     digest: str
+    draining: tuple[ReplicaId, ...] = ()
+    """Withdrawn endpoints of this fleet that still have requests in flight at the moment of the answer."""
 
 
 class HeldTable(Wire):
