@@ -114,7 +114,8 @@ class LaunchSpec(Wire):
     """A rendered launch, complete but for what only the node knows.
 
     `argv` and `env` values may hold the placeholders `${llmgw:port}`, `${llmgw:port:NAME}`, `${llmgw:host}`,
-    `${llmgw:weights}` and `${llmgw:python}` (the agent's own interpreter); the agent replaces exactly these and nothing else. No shell anywhere.
+    `${llmgw:weights}` and `${llmgw:python}` (the agent's own interpreter); the agent replaces exactly these and
+    nothing else. No shell anywhere.
     """
 
     engine: str
