@@ -197,6 +197,8 @@ class Call:
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
+    told_s: float | None = None
+    """When a batch was last answered."""
 
 
 # --- what people want ----------------------------------------------------------------------------------------------

@@ -1,0 +1,160 @@
+"""Recording what happened: observations, sendings and answers become facts of the world. Never decides.
+
+Each function returns the new world. They run in workflow code, so they only replace values by key.
+"""
+
+from dataclasses import replace
+
+from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
+from llmgw.ids import ReplicaId
+from llmgw.observation import NodeSeen, Observation, RouterSeen
+from llmgw.wire import Inventory, Outcome, Owner, Token
+from llmgw.world import Call, Refused, RouterFacts, Seen, Silence, World
+
+# --- observation ---------------------------------------------------------------------------------------------------
+
+
+def observed(world: World, observation: Observation, now_s: float) -> World:
+    """The world after an observation. A report of the same agent instance with a lower revision is dropped."""
+    seen, silence, routers, troubles = (
+        dict(world.seen),
+        dict(world.silence),
+        dict(world.routers),
+        dict(world.troubles),
+    )
+    for node in observation.nodes:
+        seen[node.node] = _seen(seen.get(node.node), node)
+    for router in observation.routers:
+        routers[router.router] = _router_seen(world, routers.get(router.router, RouterFacts()), router)
+    for item in observation.silence:
+        silence[item.target] = Silence(item.level, now_s)
+    for trouble in observation.troubles:
+        if trouble.text:
+            troubles[trouble.target] = trouble.text
+        else:
+            troubles.pop(trouble.target, None)
+    return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
+
+
+def _seen(before: Seen | None, node: NodeSeen) -> Seen:
+    if before is not None and before.instance == node.instance and before.revision > node.revision:
+        return before
+    inventory = node.inventory
+    if inventory is None:
+        same_boot = before is not None and before.boot == node.boot
+        # Without an inventory of this boot nothing is known of its devices: incomplete, never empty.
+        inventory = before.inventory if before is not None and same_boot else Inventory(complete=False)
+    return Seen(
+        node=node.node,
+        machine=node.machine,
+        boot=node.boot,
+        instance=node.instance,
+        revision=node.revision,
+        token=node.token,
+        owner=node.owner,
+        inventory=inventory,
+        replicas=node.replicas,
+        quarantined=dict(node.quarantined),
+        weights=node.weights,
+        disk=node.disk,
+        hostname=node.hostname,
+        version=node.version,
+    )
+
+
+def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFacts:
+    """A router's state counts only if it is no older than what the router last acknowledged to us."""
+    held = seen.held
+    if held is None:
+        return replace(facts, held_digest="", held_seq=-1)
+    ours = held.token.installation == world.installation and held.token.epoch == world.epoch
+    if ours and held.token.seq < facts.acked_seq:
+        return facts
+    return replace(
+        facts,
+        held_digest=held.digest,
+        held_seq=held.token.seq if ours else -1,
+        draining=frozenset(seen.draining),
+    )
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+def sending(world: World, call: DispatchCall) -> World:
+    """Before a batch leaves: its token is used up, and each replica it names remembers it."""
+    sent = dict(world.sent)
+    sent.update(dict.fromkeys(call.subjects(), call.token.seq))
+    return replace(world, seq=call.token.seq, sent=sent)
+
+
+def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> World:
+    """After a batch: refusals, finished tasks, how the call went, and who holds a newer token."""
+    before = world.calls.get(call.node, Call())
+    calls = dict(world.calls)
+    if answer.outcome is CallOutcome.ANSWERED:
+        calls[call.node] = Call(told_s=now_s)
+    else:
+        calls[call.node] = Call(before.failures + 1, now_s, answer.text, before.told_s)
+    world = replace(world, calls=calls)
+    if answer.outcome is not CallOutcome.ANSWERED:
+        return _overtaken(world, answer.held, answer.owner if answer.outcome is CallOutcome.FOREIGN else None)
+    refused = {k: v for k, v in world.refused.items() if k not in set(call.subjects())}
+    for result in answer.refused:
+        if result.outcome is Outcome.REFUSED and result.refusal is not None:
+            refused[ReplicaId(result.subject)] = Refused(result.refusal.code, result.refusal.message, now_s)
+    done = {t.task for t in answer.tasks}
+    if done:
+        tasks = tuple(t for t in world.wishes.tasks if t.id not in done)
+        world = replace(world, wishes=replace(world.wishes, tasks=tasks))
+    return replace(world, refused=refused)
+
+
+def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:
+    """A newer token than ours is held somewhere (DESIGN §5). An agent's foreign owner concerns that agent alone."""
+    if held is None or owner is not None:
+        return world
+    if (held.installation, held.fleet) != (world.installation, world.fleet) or held.epoch > world.epoch:
+        return replace(world, fenced_by=held)
+    known = world.overtaken_by
+    if held.epoch == world.epoch and held.seq > world.seq and (known is None or held.seq > known.seq):
+        return replace(world, overtaken_by=held)
+    return world
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def pushing(world: World, call: PublishCall) -> World:
+    """Before a table leaves: its token is used up."""
+    return replace(world, seq=call.token.seq)
+
+
+def published(world: World, call: PublishCall, answer: PublishAnswer, now_s: float) -> World:
+    """After a push: what the router acknowledged, or how the call failed."""
+    routers = dict(world.routers)
+    facts = routers.get(call.router, RouterFacts())
+    if answer.outcome is CallOutcome.ANSWERED:
+        routers[call.router] = replace(
+            facts,
+            acked_revision=answer.revision,
+            acked_seq=call.token.seq,
+            acked_digest=answer.digest,
+            held_digest=answer.digest,
+            held_seq=call.token.seq,
+            draining=frozenset(answer.draining),
+            confirmed_s=now_s,
+            failures=0,
+            failed_s=None,
+            problem="",
+        )
+        return replace(world, routers=routers)
+    routers[call.router] = replace(facts, failures=facts.failures + 1, failed_s=now_s, problem=answer.text)
+    world = replace(world, routers=routers)
+    # A router whose table for this fleet belongs to another installation fences us as much as a higher epoch does.
+    return _overtaken(world, answer.held, None)
+
+
+def forget_silence(world: World) -> World:
+    """A new pool starts all silence clocks at zero."""
+    return replace(world, silence={}, troubles={})
