@@ -91,8 +91,10 @@ def summary_of(world: World, call: DispatchCall) -> str:
     for stop in call.stops:
         assignment = world.assignments.get(stop.replica)
         said.append(f"stop {assignment.model if assignment else stop.replica} ({stop.reason})")
-    for command in call.tasks.values():
-        said.append("remove weights" if isinstance(command, RemoveWeights) else f"pull {command.source}")
+    said += [
+        "remove weights" if isinstance(command, RemoveWeights) else f"pull {command.source}"
+        for command in call.tasks.values()
+    ]
     return _line(f"{call.node}: ", said)
 
 

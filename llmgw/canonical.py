@@ -13,7 +13,7 @@ _SET_MASK = (1 << _SET_BITS) - 1
 
 def canonical_json(value: object) -> bytes:
     """`value` (JSON types only) as UTF-8 JSON with sorted keys and no white space."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def digest(value: object, size: int = 16) -> str:

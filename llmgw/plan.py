@@ -82,6 +82,8 @@ class Plan(_Value):
     """Nodes, routers or their addresses differ from what is observed."""
     more: bool = False
     """Not everything fitted: plan again at once."""
+    safe_mode: str = ""
+    """Deciding failed with this error; the plan only withdraws what is dead."""
 
     @property
     def changes_table(self) -> bool:

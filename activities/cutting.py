@@ -1,0 +1,44 @@
+"""From what agents and routers say to what a decision can use: no ages, no per-request figures, no echo."""
+
+from llmgw.calls import cut
+from llmgw.ids import NodeId, RouterId
+from llmgw.observation import NodeSeen, RouterSeen
+from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState
+
+LOG_LINES = 5
+LOG_LINE_CHARS = 200
+
+
+def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
+    """A node's report without its inventory (told apart, once per boot); log lines only of what failed."""
+    return NodeSeen(
+        node=node,
+        machine=report.machine_id,
+        boot=report.boot_id,
+        instance=report.instance,
+        revision=report.revision,
+        token=report.token,
+        owner=report.owner,
+        replicas=tuple(_cut_replica(r) for r in report.replicas),
+        quarantined=report.quarantined,
+        weights=tuple(w.model_copy(update={"idle_s": None}) for w in report.weights),
+        hostname=report.hostname,
+        version=report.version,
+    )
+
+
+def _cut_replica(row: ReplicaReport) -> ReplicaReport:
+    failed = row.state is EngineState.FAILED
+    tail = tuple(line[:LOG_LINE_CHARS] for line in row.log_tail[-LOG_LINES:]) if failed else ()
+    return row.model_copy(update={"state_age_s": 0.0, "usage": None, "log_tail": tail, "reason": cut(row.reason)})
+
+
+def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
+    """What a router holds of this fleet, and which withdrawn endpoints are still in use."""
+    return RouterSeen(
+        router=router,
+        instance=state.instance,
+        revision=state.revision,
+        held=state.tables.get(fleet),
+        draining=tuple(sorted(u.id for u in state.use if u.withdrawn and u.in_flight > 0)),
+    )

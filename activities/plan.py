@@ -1,0 +1,29 @@
+"""`plan`: the one place where the plane decides. A local activity, so its input never enters history and the deciding
+code may change at every deploy. Its type name is checked at replay: never rename it."""
+
+import logging
+
+from temporalio import activity
+
+from activities import handover
+from llmgw.calls import cut
+from llmgw.decide import decide
+from llmgw.plan import Plan
+from llmgw.safe import safe_plan
+
+log = logging.getLogger(__name__)
+
+
+@activity.defn(name="plan")
+async def plan(run_id: str) -> Plan:
+    """Decide on the world that the workflow of this run handed over.
+
+    A programming error in deciding puts the plane into safe mode: what is dead is withdrawn, nothing is started or
+    stopped, and the status shows the error until a later pass succeeds.
+    """
+    handed = handover.get(run_id)
+    try:
+        return decide(handed.world, handed.now_s)
+    except Exception as error:
+        log.exception("deciding failed; safe mode")
+        return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))

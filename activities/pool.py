@@ -1,0 +1,302 @@
+"""The process-wide pool of held streams, one to every agent and router of a fleet.
+
+It outlives the `observe` activity that drains it (`activities.pools`): a returned change must not re-open a thousand
+connections. It only reads, so two pools at once are harmless. Silence is measured on the pool's own clock, which
+counts only time in which the process really ran: a paused process finds nobody silent.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import aiohttp
+from pydantic import ValidationError
+
+from activities.cutting import node_seen, router_seen
+from activities.settings import Outward
+from llmgw.calls import cut
+from llmgw.ids import NodeId, RouterId
+from llmgw.observation import (
+    NodeSeen,
+    Observation,
+    RouterSeen,
+    SilenceSeen,
+    Target,
+    Targets,
+    TroubleSeen,
+)
+from llmgw.silence import silence_level
+from llmgw.wire import BEAT_S, Inventory, NodeReport, RouterState
+from llmgw.world import SilenceLevel
+
+WINDOW_S = 0.2
+"""Changes after the first are gathered this long."""
+PART_BYTES = 60_000
+TICK_S = 0.5
+LONGEST_TICK_S = 1.0
+"""A longer gap between two ticks means that the process did not run: the rest of it does not count."""
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 2.0
+TOLD_FAILURES = 3
+"""A restart within a second is nobody's business; a stream that keeps failing is told."""
+MAX_LINE_BYTES = 4 * 1024 * 1024
+CONNECTS_AT_ONCE = 64
+
+Fact: TypeAlias = NodeSeen | RouterSeen | SilenceSeen | TroubleSeen
+
+
+def identity() -> str:
+    """Who is acting: host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass
+class _Stream:
+    """One target's stream: what was last heard, and when on the pool's clock."""
+
+    target: Target
+    task: asyncio.Task[None] | None = None
+    instance: str = ""
+    revision: int = -1
+    heard_s: float = 0.0
+    level: SilenceLevel = SilenceLevel.HEARD
+    inventory: Inventory | None = None
+    boot: str = ""
+    failures: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.target.id.partition("/")[2]
+
+
+@dataclass
+class Pool:
+    """Held streams of one fleet and the facts they brought, each with the sequence number of its last change."""
+
+    fleet: str
+    outward: Outward
+    session: aiohttp.ClientSession
+    clock: Callable[[], float] = time.monotonic
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    revision: int = 0
+    suspect_after_s: float = 10.0
+    lost_after_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        self._streams: dict[str, _Stream] = {}
+        self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
+        self._inventory_seq: dict[str, int] = {}
+        self._seq = 0
+        self._changed = asyncio.Event()
+        self._returned_s = float("-inf")
+        self._ran_s = 0.0
+        self._ticked_s = self.clock()
+        self._gate = asyncio.Semaphore(CONNECTS_AT_ONCE)
+        self._ticker = asyncio.create_task(self._tick(), name=f"silence of {self.fleet}")
+
+    # --- whom to observe ---
+
+    def aim(self, targets: Mapping[str, Target], limits: Targets) -> None:
+        """Observe exactly these from now on; streams to unchanged targets stay open."""
+        self.revision = limits.revision
+        self.suspect_after_s, self.lost_after_s = limits.suspect_after_s, limits.lost_after_s
+        for id_, stream in list(self._streams.items()):
+            if targets.get(id_) != stream.target:
+                self._drop(id_)
+        for id_, target in targets.items():
+            if id_ not in self._streams:
+                stream = self._streams[id_] = _Stream(target, heard_s=self._ran_s)
+                stream.task = asyncio.create_task(self._hold(stream), name=f"stream {id_}")
+
+    def _drop(self, id_: str) -> None:
+        stream = self._streams.pop(id_)
+        if stream.task is not None:
+            stream.task.cancel()
+        for key in [key for key in self._facts if key[1] == id_]:
+            del self._facts[key]
+
+    async def close(self) -> None:
+        self._ticker.cancel()
+        for id_ in list(self._streams):
+            self._drop(id_)
+        await self.session.close()
+
+    # --- draining ---
+
+    async def take(self, cursor: int) -> Observation:
+        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        while self._seq <= cursor:
+            self._changed.clear()
+            await self._changed.wait()
+        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
+        observation = self._part(cursor)
+        self._returned_s = self.clock()
+        return observation
+
+    def _part(self, cursor: int) -> Observation:
+        due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
+        taken: list[Fact] = []
+        size, reached = 0, cursor
+        for seq, target, fact in due:
+            part = self._with_inventory(target, fact, cursor)
+            size += len(part.model_dump_json())
+            if taken and size > PART_BYTES:
+                break
+            taken.append(part)
+            reached = seq
+        more = len(taken) < len(due)
+        return Observation(
+            pool=self.id,
+            cursor=reached if more else self._seq,
+            more=more,
+            nodes=tuple(f for f in taken if isinstance(f, NodeSeen)),
+            routers=tuple(f for f in taken if isinstance(f, RouterSeen)),
+            silence=tuple(f for f in taken if isinstance(f, SilenceSeen)),
+            troubles=tuple(f for f in taken if isinstance(f, TroubleSeen)),
+            acting=identity(),
+        )
+
+    def _with_inventory(self, target: str, fact: Fact, cursor: int) -> Fact:
+        """A node's inventory travels only when it changed since the cursor."""
+        if not isinstance(fact, NodeSeen) or self._inventory_seq.get(target, 0) <= cursor:
+            return fact
+        return fact.model_copy(update={"inventory": self._streams[target].inventory})
+
+    def _tell(self, kind: str, target: str, fact: Fact) -> None:
+        self._seq += 1
+        self._facts[kind, target] = (self._seq, fact)
+        self._changed.set()
+
+    # --- one stream ---
+
+    async def _hold(self, stream: _Stream) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            before_s = stream.heard_s
+            try:
+                await self._read(stream)
+                trouble = "the stream ended"
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                trouble = _in_words(error)
+            if stream.heard_s > before_s:
+                retry_s = FIRST_RETRY_S  # it worked for a while: a restart is answered at once
+                stream.failures = 0
+            stream.failures += 1
+            if stream.failures >= TOLD_FAILURES:
+                self._trouble(stream, trouble)
+            await asyncio.sleep(retry_s)
+            retry_s = min(LONGEST_RETRY_S, retry_s * 2)
+
+    async def _read(self, stream: _Stream) -> None:
+        params = {"instance": stream.instance, "revision": str(stream.revision)}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=3.0, sock_read=3 * BEAT_S)
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._gate:  # a restart of everything must not open a thousand connections in one instant
+                answer = await stack.enter_async_context(
+                    self.session.get(
+                        f"{stream.target.url}/v1/state",
+                        params=params,
+                        headers=self.outward.headers(),
+                        timeout=timeout,
+                        ssl=self.outward.tls or True,
+                    )
+                )
+            if answer.status != 200:
+                raise ValueError(f"{answer.status}: {(await answer.text())[:200]}")
+            async for line in answer.content:
+                self._heard(stream)
+                if line.strip():
+                    self._absorb(stream, line)
+
+    def _heard(self, stream: _Stream) -> None:
+        stream.heard_s = self._ran_s + min(LONGEST_TICK_S, self.clock() - self._ticked_s)
+        self._trouble(stream, "")
+        if stream.level is not SilenceLevel.HEARD:
+            self._level(stream, SilenceLevel.HEARD)
+
+    def _trouble(self, stream: _Stream, text: str) -> None:
+        known = self._facts.get(("trouble", stream.target.id))
+        if (known is None and not text) or (known is not None and known[1] == _trouble_of(stream, text)):
+            return
+        self._tell("trouble", stream.target.id, _trouble_of(stream, text))
+
+    def _absorb(self, stream: _Stream, line: bytes) -> None:
+        """A document that is not understood is a trouble of that target, and nothing else."""
+        try:
+            if stream.target.id.startswith("node/"):
+                self._node(stream, NodeReport.model_validate_json(line))
+            else:
+                self._router(stream, RouterState.model_validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            self._trouble(stream, cut(f"its report is not understood: {first['loc']}: {first['msg']}"))
+
+    def _node(self, stream: _Stream, report: NodeReport) -> None:
+        stream.instance, stream.revision = report.instance, report.revision
+        target = stream.target.id
+        if report.inventory != stream.inventory or report.boot_id != stream.boot:
+            stream.inventory, stream.boot = report.inventory, report.boot_id
+            self._inventory_seq[target] = self._seq + 1
+            self._tell("seen", target, node_seen(NodeId(stream.name), report))
+            return
+        fact = node_seen(NodeId(stream.name), report)
+        known = self._facts.get(("seen", target))
+        if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
+            self._tell("seen", target, fact)
+
+    def _router(self, stream: _Stream, state: RouterState) -> None:
+        stream.instance, stream.revision = state.instance, state.revision
+        fact = router_seen(RouterId(stream.name), self.fleet, state)
+        known = self._facts.get(("seen", stream.target.id))
+        if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
+            self._tell("seen", stream.target.id, fact)
+
+    # --- silence ---
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self.clock()
+            self._ran_s += min(LONGEST_TICK_S, now - self._ticked_s)
+            self._ticked_s = now
+            self.judge_silence()
+
+    def judge_silence(self) -> None:
+        """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""
+        heard = sorted(stream.heard_s for stream in self._streams.values())
+        for stream in self._streams.values():
+            silent_s = self._ran_s - stream.heard_s
+            if silent_s < self.suspect_after_s and stream.level is SilenceLevel.HEARD:
+                continue
+            witnesses = len(heard) - bisect_right(heard, stream.heard_s)
+            level = silence_level(silent_s, witnesses, len(heard) - 1, self.suspect_after_s, self.lost_after_s)
+            if level is not stream.level:
+                self._level(stream, level)
+
+    def _level(self, stream: _Stream, level: SilenceLevel) -> None:
+        stream.level = level
+        silent_s = round(self._ran_s - stream.heard_s, 1)
+        self._tell("silence", stream.target.id, SilenceSeen(target=stream.target.id, level=level, silent_s=silent_s))
+
+
+def _by_seq(item: tuple[int, str, Fact]) -> int:
+    return item[0]
+
+
+def _trouble_of(stream: _Stream, text: str) -> TroubleSeen:
+    return TroubleSeen(target=stream.target.id, text=text)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return cut(f"cannot connect: {error.os_error.strerror or error.os_error}")
+    if isinstance(error, TimeoutError):
+        return "no beat in time"
+    return cut(str(error) or type(error).__name__)
