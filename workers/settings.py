@@ -1,0 +1,60 @@
+"""Settings of a worker process: flags, then environment. One error names every problem."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workflows.client import Connection
+
+
+class WorkerSettings(BaseModel):
+    """What `llmgw worker` needs beside Temporal's own client profile."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fleet: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    """Name of the fleet; its workflow is `fleet-NAME`."""
+    installation: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    """Id of your installation: made once, kept by you, the same on every control host."""
+    state_dir: Path | None = None
+    """Where the installation id is kept when none is given."""
+    token_file: Path | None = None
+    """Bearer token for agents and routers, on its first line."""
+    metrics_listen: str | None = "127.0.0.1:9464"
+    """HOST:PORT of the Prometheus metrics; None = no metrics."""
+    identity: str | None = None
+    deployment: str | None = None
+    """Worker deployment name, with `build_id`: makes Temporal route by version."""
+    build_id: str | None = None
+    max_history: int = Field(default=1500, ge=100, le=40_000)
+    """Continue as new after this many events."""
+    fresh: bool = False
+    """Start an ended fleet anew."""
+    ensure: bool = True
+    """Start the fleet's workflow if it does not run."""
+    connection: Connection = Connection()
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.installation is None and self.state_dir is None:
+            raise ValueError("give --installation ID, or --state-dir DIR where one is made and kept")
+        if (self.deployment is None) != (self.build_id is None):
+            raise ValueError("worker versioning takes both --deployment and --build-id")
+        return self
+
+
+def installation_id(settings: WorkerSettings, make: str) -> str:
+    """The installation id: as given, else the one kept in the state directory, else `make`, kept from now on."""
+    if settings.installation is not None:
+        return settings.installation
+    if settings.state_dir is None:
+        raise ValueError("neither an installation id nor a state directory")
+    kept = settings.state_dir / "installation"
+    if kept.exists():
+        return kept.read_text().strip()
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    draft = kept.with_suffix(".new")
+    draft.write_text(make + "\n")
+    draft.rename(kept)
+    return make

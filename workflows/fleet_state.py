@@ -1,0 +1,157 @@
+"""The workflow's whole state: the world, what is kept for people, and how both are carried over.
+
+Only replaces and records; every decision is the plan's. One value of it lives per run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from llmgw import batches, carry, members, record, table_log
+from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall
+from llmgw.carry import Parts, Seed
+from llmgw.ids import NodeId, RouterId
+from llmgw.merge import merge
+from llmgw.observation import Observation
+from llmgw.plan import Judgement, Plan, Verdict
+from llmgw.table import TableChange
+from llmgw.table_log import Step
+from llmgw.recent import Recent
+from llmgw.world import HeldCatalog, Input, InputKind, World
+
+KEPT_VERDICTS = 20
+
+
+class FleetState:
+    def __init__(self, seed: Seed, parts: Parts, now_s: float) -> None:
+        opened = carry.unpack(seed, parts)
+        self.seed = seed
+        self.world: World = opened.world
+        if seed.settle and opened.world.settling_since_s is None:
+            self.world = replace(self.world, settling_since_s=now_s)
+        self.catalog_raw = opened.catalog_raw
+        self.arrivals = seed.arrivals
+        self.log: tuple[Step, ...] = ()
+        self.verdicts: dict[int, Verdict] = {}
+        kept = Recent.model_validate(opened.extra.get("recent") or {})
+        self.recent = kept.model_copy(update={"unreadable": {**kept.unreadable, **opened.unreadable}})
+        self.pool = ""
+        self.cursor = 0
+        self.targets = 1
+        self.ended = False
+
+    # --- inputs ---
+
+    def take(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> int:
+        """Record what came, unjudged; returns its arrival number."""
+        self.arrivals += 1
+        raw: object = args[0] if kind is InputKind.CATALOG and len(args) == 1 else list(args)
+        recorded = Input(arrival=self.arrivals, kind=kind, name=name, raw=raw, at_s=now_s)
+        self.world = replace(self.world, inbox=(*self.world.inbox, recorded))
+        return self.arrivals
+
+    def refuse(self, name: str, text: str, now_s: float) -> None:
+        """Something came that cannot even be recorded as an input (an unknown signal, an undecodable one)."""
+        self.recent = self.recent.with_refusal(name, (text,), now_s)
+
+    # --- plans ---
+
+    def merge(self, plan: Plan, now_s: float) -> None:
+        """Apply a plan by key. Revisions of the table are logged, so that routers get differences."""
+        inputs = {i.arrival: i for i in self.world.inbox}
+        before = self.world
+        self.world = merge(before, plan, now_s)
+        if plan.changes_table:
+            change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
+            step = Step(self.world.table_revision, before.table.digest, change)
+            self.log = table_log.append(self.log, step)
+        for verdict in plan.verdicts:
+            self._judged(verdict, inputs.get(verdict.arrival), now_s)
+        self.recent = self.recent.with_plan(plan, now_s)
+        self.ended = self.ended or plan.ended
+        if plan.targets_changed:
+            self.targets += 1
+
+    def _judged(self, verdict: Verdict, recorded: Input | None, now_s: float) -> None:
+        self.verdicts = {**dict(list(self.verdicts.items())[-KEPT_VERDICTS:]), verdict.arrival: verdict}
+        if recorded is None or verdict.kind is not InputKind.CATALOG:
+            return
+        if verdict.judgement is Judgement.ACCEPTED:
+            self.catalog_raw = recorded.raw
+        elif verdict.judgement is Judgement.HELD:
+            held = HeldCatalog(verdict.digest, recorded.raw, now_s, verdict.text)
+            same = self.world.held is not None and self.world.held.digest == held.digest
+            self.world = self.world if same else replace(self.world, held=held)
+
+    def plan_failed(self, problem: str) -> None:
+        """No plan came back at all: nothing changes but the alarm."""
+        self.recent = self.recent.model_copy(update={"safe_mode": problem})
+
+    def end(self) -> None:
+        """The fleet ends: from now on every plan withdraws, drains and stops."""
+        self.world = replace(self.world, ending=True)
+
+    # --- observation ---
+
+    def observe_call(self) -> ObserveCall:
+        return ObserveCall(fleet=self.world.fleet, pool=self.pool, cursor=self.cursor, targets=self.targets)
+
+    def watching(self) -> str:
+        """What the observe activity watches, in words."""
+        nodes, routers = len(members.nodes(self.world)), len(members.routers(self.world))
+        return f"watch {nodes} node{'s' * (nodes != 1)} and {routers} router{'s' * (routers != 1)}"
+
+    def observed(self, observation: Observation, now_s: float) -> None:
+        if observation.pool != self.pool:
+            self.world = record.forget_silence(self.world)
+        self.pool, self.cursor = observation.pool, observation.cursor
+        self.recent = self.recent.with_acting(observation.acting)
+        self.world = record.observed(self.world, observation, now_s)
+
+    # --- lanes ---
+
+    def next_dispatch(self, node: NodeId) -> DispatchCall | None:
+        """What this node has to be told now; its token is used up by asking."""
+        call = batches.for_node(self.world, node)
+        if call is not None:
+            self.world = record.sending(self.world, call)
+        return call
+
+    def dispatched(self, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> None:
+        self.world = record.answered(self.world, call, answer, now_s)
+        self.recent = self.recent.with_tasks(call.node, answer.tasks, now_s)
+
+    def next_publish(self, router: RouterId) -> PublishCall | None:
+        """What this router lacks now; its token is used up by asking."""
+        call = batches.for_router(self.world, self.log, router)
+        if call is not None:
+            self.world = record.pushing(self.world, call)
+        return call
+
+    def published(self, call: PublishCall, answer: PublishAnswer, now_s: float) -> None:
+        self.world = record.published(self.world, call, answer, now_s)
+
+    # --- carrying over ---
+
+    def carried(self) -> tuple[Seed, Parts]:
+        """Everything the next run needs."""
+        world = self.world
+        seed = self.seed.model_copy(
+            update={
+                "epoch": world.epoch,
+                "seq": world.seq,
+                "generation": world.generation,
+                "digest": world.digest,
+                "settle": False,
+                "ending": world.ending,
+                "arrivals": self.arrivals,
+                "next_replica": world.next_replica,
+                "table_revision": world.table_revision,
+                "settling_since_s": world.settling_since_s,
+                "fenced_by": world.fenced_by,
+                "overtaken_by": world.overtaken_by,
+                "runs": self.seed.runs + 1,
+            }
+        )
+        extra: Mapping[str, Any] = {"recent": self.recent.model_dump(mode="json")}
+        return seed, carry.pack(world, self.catalog_raw, extra)

@@ -1,0 +1,31 @@
+"""Ids and names of the workflow, in one place. Each is part of every history and of what operators type: never rename."""
+
+WORKFLOW = "ReconcileWorkflow"
+REPLACE_CATALOG = "replace-catalog"
+APPLY_CATALOG = "apply-catalog"
+
+OBSERVE = "observe"
+PLAN = "plan"
+DISPATCH = "dispatch"
+PUBLISH = "publish"
+
+STATUS = "status"
+MODELS = "models"
+REPLICAS = "replicas"
+NODES = "nodes"
+ENDPOINTS = "endpoints"
+TARGETS = "targets"
+EXPLAIN = "explain"
+CARRIED = "carried"
+
+PHASE_ATTRIBUTE = "FleetPhase"
+GENERATION_ATTRIBUTE = "FleetGeneration"
+REJECTED_ATTRIBUTE = "FleetRejected"
+
+
+def workflow_id(fleet: str) -> str:
+    return f"fleet-{fleet}"
+
+
+def task_queue(fleet: str) -> str:
+    return f"fleet-{fleet}"

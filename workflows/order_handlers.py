@@ -1,0 +1,46 @@
+"""One signal and one update per operator order, made from the table in `llmgw.orders`. They record and return."""
+
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from llmgw.orders import ORDERS
+    from llmgw.plan import Verdict
+    from llmgw.world import InputKind
+
+
+class OrderHandlers:
+    """Mixed into the workflow class; the handlers are added below, one pair per row."""
+
+    def _take(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> int:
+        raise NotImplementedError
+
+    async def _verdict(self, arrival: int) -> Verdict:
+        raise NotImplementedError
+
+
+def _signal(name: str, description: str) -> Callable[..., None]:
+    def handle(self: OrderHandlers, *args: Any) -> None:
+        self._take(InputKind.ORDER, name, args)
+
+    handle.__name__ = f"signal_{name.replace('-', '_')}"
+    handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
+    return workflow.signal(name=name, description=description)(handle)
+
+
+def _update(name: str, description: str) -> Callable[..., Any]:
+    async def handle(self: OrderHandlers, *args: Any) -> Verdict:
+        return await self._verdict(self._take(InputKind.ORDER, name, args))
+
+    handle.__name__ = f"update_{name.replace('-', '_')}"
+    handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
+    return workflow.update(name=name, description=description)(handle)
+
+
+for _order, _kind in sorted(ORDERS.items()):
+    _made_signal = _signal(_order, _kind.description)
+    _made_update = _update(_order, _kind.description)
+    setattr(OrderHandlers, _made_signal.__name__, _made_signal)
+    setattr(OrderHandlers, f"update_{_order.replace('-', '_')}", _made_update)

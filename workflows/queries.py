@@ -1,0 +1,63 @@
+"""What can be asked of a fleet at any time. Each answer is a page of at most about 64 KB; nothing here changes state."""
+
+import base64
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from llmgw import views
+    from workflows import names
+    from workflows.fleet_state import FleetState
+
+
+class Queries:
+    """Mixed into the workflow class."""
+
+    state: FleetState
+
+    @workflow.query(name=names.STATUS, description="The fleet in one page: phase, models, nodes, routers, refusals")
+    def status(self) -> views.Status:
+        return views.status(self.state.world, self.state.recent, _now_s())
+
+    @workflow.query(name=names.MODELS, description="Models: wanted, ready, waiting and why. Argument: page")
+    def models(self, page: int = 0) -> views.ModelsPage:
+        return views.models(self.state.world, _now_s(), page)
+
+    @workflow.query(name=names.REPLICAS, description="Replicas: where, in which state, since when. Argument: page")
+    def replicas(self, page: int = 0) -> views.ReplicasPage:
+        return views.replicas(self.state.world, _now_s(), page)
+
+    @workflow.query(name=names.NODES, description="Nodes and their devices. Argument: page")
+    def nodes(self, page: int = 0) -> views.NodesPage:
+        return views.nodes(self.state.world, _now_s(), page)
+
+    @workflow.query(name=names.ENDPOINTS, description="The table the routers are told. Argument: page")
+    def endpoints(self, page: int = 0) -> views.EndpointsPage:
+        return views.endpoints(self.state.world, page)
+
+    @workflow.query(name=names.TARGETS, description="Agents and routers that are observed. Argument: page")
+    def targets(self, page: int = 0) -> views.TargetsPage:
+        return views.targets(self.state.world, self.state.targets, page)
+
+    @workflow.query(name=names.EXPLAIN, description="Why is it so: argument `model/NAME`, `replica/ID` or `node/ID`")
+    def explain(self, subject: str = "") -> views.Explanation:
+        return views.explain(self.state.world, subject, _now_s())
+
+    @workflow.query(name=names.CARRIED, description="The whole state, as it is carried over to a new execution")
+    def carried(self) -> dict[str, Any]:
+        seed, parts = self.state.carried()
+        packed = {
+            "catalog": parts.catalog,
+            "assignments": parts.assignments,
+            "routes": parts.routes,
+            "rest": parts.rest,
+        }
+        return {
+            "seed": seed.model_dump(mode="json"),
+            "parts": {k: base64.b64encode(v).decode() for k, v in packed.items()},
+        }
+
+
+def _now_s() -> float:
+    return workflow.now().timestamp()
