@@ -48,12 +48,13 @@ def test_no_other_distribution_owns_the_name(package: str) -> None:
     assert spec.origin == str(ROOT / package / "__init__.py")
 
 
-def test_the_wheel_the_type_checker_and_the_import_contracts_cover_the_same_packages() -> None:
+def test_the_wheel_the_checkers_and_the_import_contracts_cover_the_same_packages() -> None:
     tool = PROJECT["tool"]
     on_disk = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert set(PACKAGES) == on_disk
     assert set(tool["mypy"]["packages"]) - {"tests"} == on_disk
     assert set(tool["importlinter"]["root_packages"]) == on_disk
+    assert set(tool["ruff"]["lint"]["isort"]["known-first-party"]) == on_disk
 
 
 def test_importing_a_package_does_nothing() -> None:
