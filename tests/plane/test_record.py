@@ -1,0 +1,158 @@
+"""Facts from answers and observations: ordering, fencing, and what a failed call may say."""
+
+from dataclasses import replace
+
+import pytest
+
+from llmgw import record
+from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall, TaskResult
+from llmgw.ids import DeviceId, NodeId, ReplicaId, RouterId
+from llmgw.observation import NodeSeen, Observation, RouterSeen, SilenceSeen, TroubleSeen
+from llmgw.wire import (
+    CommandResult,
+    Device,
+    HeldTable,
+    Inventory,
+    Outcome,
+    Owner,
+    Refusal,
+    RefusalCode,
+    RemoveWeights,
+    Stop,
+    Token,
+)
+from llmgw.world import NodeTask, RouterFacts, Silence, SilenceLevel, Wishes, World
+
+NODE, ROUTER, REPLICA = NodeId("n1"), RouterId("r1"), ReplicaId("m-1")
+WORLD = World(fleet="f", installation="i", epoch=3, seq=10)
+
+
+def token(seq: int, epoch: int = 3, installation: str = "i") -> Token:
+    return Token(installation=installation, fleet="f", epoch=epoch, seq=seq)
+
+
+def seen(revision: int, instance: str = "a", boot: str = "b", inventory: Inventory | None = None) -> Observation:
+    node = NodeSeen(node=NODE, machine="m", boot=boot, instance=instance, revision=revision, inventory=inventory)
+    return Observation(pool="p", cursor=revision, nodes=(node,))
+
+
+INVENTORY = Inventory(devices=(Device(id=DeviceId("GPU-1"), index=0, kind="h100"),))
+
+
+def test_an_inventory_told_once_stays_until_the_boot_changes() -> None:
+    world = record.observed(WORLD, seen(1, inventory=INVENTORY), 0.0)
+    world = record.observed(world, seen(2), 0.0)
+    assert world.seen[NODE].inventory == INVENTORY
+    world = record.observed(world, seen(1, instance="z", boot="another"), 0.0)
+    assert world.seen[NODE].inventory == Inventory(complete=False), "not knowing is not an empty machine"
+
+
+def test_an_older_report_of_the_same_agent_is_dropped_and_of_another_instance_taken() -> None:
+    world = record.observed(WORLD, seen(5, inventory=INVENTORY), 0.0)
+    assert record.observed(world, seen(4), 0.0).seen[NODE].revision == 5
+    assert record.observed(world, seen(1, instance="new"), 0.0).seen[NODE].instance == "new"
+
+
+def test_silence_and_troubles_are_kept_and_forgotten_with_the_pool() -> None:
+    facts = Observation(
+        pool="p",
+        cursor=1,
+        silence=(SilenceSeen(target="node/n1", level=SilenceLevel.SUSPECT, silent_s=11),),
+        troubles=(TroubleSeen(target="node/n1", text="cannot connect"),),
+    )
+    world = record.observed(WORLD, facts, 50.0)
+    assert world.silence["node/n1"] == Silence(SilenceLevel.SUSPECT, 50.0)
+    assert world.troubles == {"node/n1": "cannot connect"}
+    healed = Observation(pool="p", cursor=2, troubles=(TroubleSeen(target="node/n1", text=""),))
+    assert record.observed(world, healed, 51.0).troubles == {}
+    assert record.forget_silence(world).silence == {}
+
+
+@pytest.mark.parametrize(
+    ("held_seq", "counts"),
+    [(7, False), (8, True), (9, True)],
+    ids=["older than acknowledged", "the acknowledged", "newer"],
+)
+def test_a_routers_state_counts_only_if_no_older_than_what_it_acknowledged(held_seq: int, counts: bool) -> None:
+    facts = RouterFacts(acked_revision=4, acked_seq=8, acked_digest="mine", held_digest="mine", held_seq=8)
+    world = replace(WORLD, routers={ROUTER: facts})
+    state = RouterSeen(router=ROUTER, instance="x", revision=1, held=HeldTable(token=token(held_seq), digest="other"))
+    after = record.observed(world, Observation(pool="p", cursor=1, routers=(state,)), 0.0)
+    assert (after.routers[ROUTER].held_digest == "other") == counts
+
+
+def test_a_router_without_a_table_of_ours_is_seen_to_hold_none() -> None:
+    world = replace(WORLD, routers={ROUTER: RouterFacts(acked_digest="d", held_digest="d", held_seq=3)})
+    state = RouterSeen(router=ROUTER, instance="x", revision=1, held=None)
+    after = record.observed(world, Observation(pool="p", cursor=1, routers=(state,)), 0.0)
+    assert after.routers[ROUTER].held_digest == ""
+
+
+CALL = DispatchCall(node=NODE, url="http://h", token=token(11), stops=(Stop(replica=REPLICA),))
+
+
+def test_a_sending_uses_its_token_up_and_each_replica_remembers_it() -> None:
+    world = record.sending(WORLD, CALL)
+    assert world.seq == 11
+    assert world.sent == {REPLICA: 11}
+
+
+def test_a_failed_call_says_something_about_that_call_only() -> None:
+    failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
+    world = record.answered(record.answered(WORLD, CALL, failed, 1.0), CALL, failed, 2.0)
+    assert (world.calls[NODE].failures, world.calls[NODE].failed_s) == (2, 2.0)
+    assert (world.silence, world.seen, world.fenced_by, world.overtaken_by) == ({}, {}, None, None)
+    world = record.answered(world, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED), 3.0)
+    assert (world.calls[NODE].failures, world.calls[NODE].told_s) == (0, 3.0)
+
+
+def test_a_refusal_is_kept_until_the_next_answer() -> None:
+    refusal = Refusal(code=RefusalCode.NO_PORT, message="all in use")
+    no = CommandResult(subject=REPLICA, outcome=Outcome.REFUSED, refusal=refusal)
+    world = record.answered(WORLD, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=(no,)), 5.0)
+    assert world.refused[REPLICA].code is RefusalCode.NO_PORT
+    world = record.answered(world, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED), 6.0)
+    assert world.refused == {}
+
+
+def test_an_answered_task_is_done() -> None:
+    task = NodeTask("t1", NODE, RemoveWeights(paths=("a",)), 0.0)
+    world = replace(WORLD, wishes=Wishes(tasks=(task, replace(task, id="t2"))))
+    done = TaskResult(task="t1", result=CommandResult(subject="remove_weights", outcome=Outcome.ACCEPTED))
+    world = record.answered(world, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED, tasks=(done,)), 1.0)
+    assert [t.id for t in world.wishes.tasks] == ["t2"]
+
+
+@pytest.mark.parametrize(
+    ("held", "outcome", "fenced", "overtaken"),
+    [
+        (token(99), CallOutcome.STALE, False, True),
+        (token(5), CallOutcome.STALE, False, False),
+        (token(1, epoch=4), CallOutcome.STALE, True, False),
+        (token(1, installation="other"), CallOutcome.FOREIGN, True, False),
+    ],
+    ids=["higher seq: overtaken", "a late packet of ours", "higher epoch: fenced", "another installation: fenced"],
+)
+def test_who_holds_a_newer_token_decides_what_we_are(
+    held: Token, outcome: CallOutcome, fenced: bool, overtaken: bool
+) -> None:
+    push = PublishCall(router=ROUTER, kind="native", url="http://r", token=token(11), revision=1)
+    world = record.published(WORLD, push, PublishAnswer(outcome=outcome, held=held), 1.0)
+    assert (world.fenced_by is not None, world.overtaken_by is not None) == (fenced, overtaken)
+
+
+def test_an_agent_of_another_installation_fences_nobody() -> None:
+    owner = Owner(installation="other", fleet="f")
+    answer = DispatchAnswer(
+        outcome=CallOutcome.FOREIGN, held=token(1, installation="other"), owner=owner, text="theirs"
+    )
+    world = record.answered(WORLD, CALL, answer, 1.0)
+    assert world.fenced_by is None
+    assert world.calls[NODE].problem == "theirs"
+
+
+def test_an_acknowledged_table_is_what_the_router_holds() -> None:
+    push = PublishCall(router=ROUTER, kind="native", url="http://r", token=token(11), revision=1)
+    answer = PublishAnswer(outcome=CallOutcome.ANSWERED, revision=3, digest="d", draining=(REPLICA,))
+    facts = record.published(WORLD, push, answer, 7.0).routers[ROUTER]
+    assert facts == RouterFacts(3, 11, "d", "d", 11, frozenset({REPLICA}), 7.0)
