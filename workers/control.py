@@ -89,7 +89,7 @@ async def keep_running(client: Client, settings: WorkerSettings, installation: s
                 max_history=settings.max_history,
             )
             fresh = False
-        except Exception as error:  # noqa: BLE001 - the server may be away for a while; the next round tries again
+        except Exception as error:
             log.warning("the fleet's workflow could not be ensured: %s", error)
         await asyncio.sleep(ENSURE_EVERY_S)
 

@@ -105,13 +105,13 @@ async def _last_state(handle: WorkflowHandle[Any, Any]) -> State | None:
         carried: Mapping[str, Any] = await handle.query(names.CARRIED, rpc_timeout=QUERY_LIMIT)
         parts = {k: base64.b64decode(v) for k, v in carried["parts"].items()}
         return State(Seed.model_validate(carried["seed"]), Parts(**parts))
-    except Exception as error:  # noqa: BLE001 - a run that cannot be replayed still has its first input
+    except Exception as error:
         log.warning("its state cannot be queried (%s): taking what its last run began with", error)
     return await _first_input(handle)
 
 
 async def _first_input(handle: WorkflowHandle[Any, Any]) -> State | None:
-    converter = handle._client.data_converter  # noqa: SLF001 - the handle has no public way to decode its history
+    converter = handle._client.data_converter
     state: State | None = None
     signals: list[tuple[str, Sequence[Any]]] = []
     async for event in handle.fetch_history_events():
@@ -123,6 +123,6 @@ async def _first_input(handle: WorkflowHandle[Any, Any]) -> State | None:
             sent = event.workflow_execution_signaled_event_attributes
             try:
                 signals.append((sent.signal_name, await converter.decode(sent.input.payloads)))
-            except Exception:  # noqa: BLE001 - it could not be understood then either
+            except Exception:
                 log.warning("a signal %s that cannot be decoded is left out", sent.signal_name)
     return None if state is None else State(state.seed, state.parts, tuple(signals))

@@ -14,9 +14,9 @@ from llmgw.ids import NodeId, RouterId
 from llmgw.merge import merge
 from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
+from llmgw.recent import Recent
 from llmgw.table import TableChange
 from llmgw.table_log import Step
-from llmgw.recent import Recent
 from llmgw.world import HeldCatalog, Input, InputKind, World
 
 KEPT_VERDICTS = 20

@@ -17,7 +17,7 @@ class _Guard(WorkflowInboundInterceptor):
             await super().handle_signal(input)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - every other fate wedges or ends the workflow
+        except Exception as error:
             note = getattr(workflow.instance(), "note_refusal", None)
             if note is not None:
                 note(input.signal, f"{type(error).__name__}: {error}"[:200])

@@ -220,7 +220,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             await workflow.wait_condition(
                 lambda: not (self._nodes.busy or self._routers.busy), timeout=CALL_LIMIT, timeout_summary="lanes end"
             )
-        except asyncio.TimeoutError:
+        except TimeoutError:
             pass  # abandoned: tokens and levels make that safe
         while not workflow.all_handlers_finished():
             await workflow.wait_condition(lambda: bool(self.state.world.inbox) or workflow.all_handlers_finished())

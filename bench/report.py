@@ -1,0 +1,59 @@
+"""The convention of every figure: one JSON line with figures, the floor taken in the same run, ratios and targets.
+
+`python -m bench.NAME [--strict]`; with `--strict` the exit code is 1 and each missed target is named.
+"""
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`value` must not be above `at_most`."""
+
+    name: str
+    value: float
+    at_most: float
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.at_most
+
+
+def spread(samples_ms: Sequence[float]) -> dict[str, float]:
+    """Median, 90th percentile and maximum of times in ms, and how many there were."""
+    ordered = sorted(samples_ms)
+    return {
+        "p50_ms": round(statistics.median(ordered), 2),
+        "p90_ms": round(ordered[int(0.9 * (len(ordered) - 1))], 2),
+        "max_ms": round(ordered[-1], 2),
+        "n": len(ordered),
+    }
+
+
+def report(
+    bench: str,
+    *,
+    figures: Mapping[str, object],
+    floor: Mapping[str, object],
+    ratios: Mapping[str, float],
+    targets: Sequence[Target],
+    strict: bool,
+) -> int:
+    """Print the line; the exit code."""
+    line = {
+        "bench": bench,
+        "figures": figures,
+        "floor": floor,
+        "ratios": {name: round(value, 3) for name, value in ratios.items()},
+        "targets": {t.name: t.at_most for t in targets},
+        "met": all(t.met for t in targets),
+    }
+    print(json.dumps(line))
+    missed = [t for t in targets if not t.met]
+    for target in missed:
+        print(f"missed: {target.name} is {target.value:.3f}, to reach {target.at_most}", file=sys.stderr)
+    return 1 if strict and missed else 0
