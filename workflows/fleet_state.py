@@ -45,8 +45,7 @@ class FleetState:
     def take(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> int:
         """Record what came, unjudged; returns its arrival number."""
         self.arrivals += 1
-        raw: object = args[0] if kind is InputKind.CATALOG and len(args) == 1 else list(args)
-        recorded = Input(arrival=self.arrivals, kind=kind, name=name, raw=raw, at_s=now_s)
+        recorded = Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
         self.world = replace(self.world, inbox=(*self.world.inbox, recorded))
         return self.arrivals
 

@@ -1,4 +1,4 @@
-"""Ids and names of the workflow, in one place. Each is part of every history and of what operators type: never rename."""
+"""Ids and names of the workflow. Each is part of every history and of what operators type: never rename one."""
 
 WORKFLOW = "ReconcileWorkflow"
 REPLACE_CATALOG = "replace-catalog"

@@ -1,4 +1,4 @@
-"""What can be asked of a fleet at any time. Each answer is a page of at most about 64 KB; nothing here changes state."""
+"""What can be asked of a fleet at any time. Each answer is a page of at most about 64 KB; none changes state."""
 
 import base64
 from typing import Any

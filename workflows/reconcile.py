@@ -216,12 +216,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         self._stopping = True
         self._nodes.close()
         self._routers.close()
-        try:
-            await workflow.wait_condition(
-                lambda: not (self._nodes.busy or self._routers.busy), timeout=CALL_LIMIT, timeout_summary="lanes end"
-            )
-        except TimeoutError:
-            pass  # abandoned: tokens and levels make that safe
+        await self._lanes_end()
         while not workflow.all_handlers_finished():
             await workflow.wait_condition(lambda: bool(self.state.world.inbox) or workflow.all_handlers_finished())
             if self.state.world.inbox:
@@ -231,6 +226,12 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         workflow.continue_as_new(
             args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest], memo=dict(workflow.memo())
         )
+
+    async def _lanes_end(self) -> None:
+        """Wait for running calls, but not for ever: tokens and levels make it safe to abandon them."""
+        grace = asyncio.create_task(workflow.sleep(CALL_LIMIT, summary="running calls may end"))
+        await workflow.wait_condition(lambda: grace.done() or not (self._nodes.busy or self._routers.busy))
+        grace.cancel()
 
     def _show(self) -> None:
         """What Temporal's UI shows without opening a payload."""
