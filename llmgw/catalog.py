@@ -245,7 +245,7 @@ class Profile(Part):
     """Variable: name of a secret that the node's agent resolves. Values never enter a catalog."""
     ports: tuple[Annotated[StrictStr, Field(pattern=VARIABLE)], ...] = ()
     """Further ports to reserve, each used as `${llmgw:port:NAME}`."""
-    accelerators: tuple[Accelerators, ...] = ()
+    accelerators: Annotated[tuple[Accelerators, ...], Field(max_length=8)] = ()
     """Devices, met together on one node. Absent: none (CPU)."""
     host_memory_mib: Memory | None = Field(default=None, alias="host_memory")
     """Main memory to reserve. Absent: none."""

@@ -1,0 +1,276 @@
+"""Rules about how models are launched: engines, arguments, placeholders, weights, environment."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from llmgw.checking.raw import EACH, FoundText, parts, text, text_list, texts
+from llmgw.checking.sent import Sent
+from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
+from llmgw.placeholders import KEYS, PORT, WEIGHTS, is_broken, keys_in, placeholder, port_name, shell_like
+from llmgw.problems import Finding, Path, Severity, did_you_mean, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A profile as sent, with its model and the row its engine comes from (None when unknown)."""
+
+    at: Path
+    profile: Mapping[str, object]
+    model: Mapping[str, object]
+    extension: Mapping[str, object]
+    row: EngineRow | None
+
+    @property
+    def weights(self) -> str | None:
+        return text(self.profile, "weights") or text(self.model, "weights")
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        own = text_list(self.profile.get("args"))
+        return tuple(item for _, item in (*text_list(self.extension.get("args")), *own))
+
+    @property
+    def every_argument(self) -> Iterator[FoundText]:
+        """All texts of the profile that become arguments or values of the environment, with their paths."""
+        for field in ("args", "command", "env"):
+            yield from texts(self.profile, field, EACH, at=self.at)
+        yield from texts(self.profile, "executable", at=self.at)
+
+
+def launches(raw: object) -> Iterator[Launch]:
+    extensions = {str(at[-1]): part for at, part in parts(raw, "engines", EACH)}
+    for owner, model in parts(raw, "models", EACH):
+        for at, profile in parts(model, "profiles", EACH, at=owner):
+            name = text(profile, "engine") or ""
+            extension: Mapping[str, object] = {} if name in ROWS else extensions.get(name, {})
+            row = ROWS.get(name) or ROWS.get(text(extension, "base") or "")
+            yield Launch(at, profile, model, extension, row)
+
+
+# --- engines -------------------------------------------------------------------------------------------------------
+
+
+def engines(sent: Sent) -> Iterator[Finding]:
+    """Unknown engines, and extensions that stand on nothing or in the way of a built-in row."""
+    own = {str(at[-1]) for at, _ in parts(sent.raw, "engines", EACH)}
+    for at, name in texts(sent.raw, "models", EACH, "profiles", EACH, "engine"):
+        if name not in ROWS and name not in own:
+            yield Finding(at, f"there is no engine {quoted(name)}", did_you_mean(name, {*ROWS, *own}))
+    for at, part in parts(sent.raw, "engines", EACH):
+        if at[-1] in ROWS:
+            yield Finding(at, f"{at[-1]} is a built-in engine", "give yours another name, with `base` naming this one")
+        base = text(part, "base")
+        if base is not None and base not in ROWS:
+            known = "an extension cannot stand on another" if base in own else f"there is no engine {quoted(base)}"
+            yield Finding((*at, "base"), known, did_you_mean(base, ROWS))
+
+
+def programs(sent: Sent) -> Iterator[Finding]:
+    """Fields that only some engines have: `command`, `executable`, `image`."""
+    for launch in launches(sent.raw):
+        if launch.profile.get("image"):
+            yield Finding(
+                (*launch.at, "image"),
+                "agents start processes, not containers",
+                "leave `image` out and install the engine on the node",
+            )
+        if launch.row is None:
+            continue
+        command = text_list(launch.profile.get("command"))
+        if launch.row.name != "command":
+            if command:
+                yield Finding(
+                    (*launch.at, "command"),
+                    f"`command` is for engine command; {launch.row.name} has its own",
+                    "use `args`, and `executable` for another program",
+                )
+            continue
+        if text(launch.profile, "executable"):
+            yield Finding((*launch.at, "executable"), "engine command has no executable", "name it first in `command`")
+        if not command and not text_list(launch.extension.get("executable")):
+            yield Finding(launch.at, "engine command needs a `command`", "write the program and its arguments as a list")
+        elif not _names_port(launch):
+            yield Finding(
+                launch.at,
+                "nothing tells the command its port",
+                f"put {placeholder(PORT)} into `command`, `args` or `env`",
+            )
+
+
+def _names_port(launch: Launch) -> bool:
+    places = [item.text for item in launch.every_argument]
+    places += [item for field in ("executable", "args") for _, item in text_list(launch.extension.get(field))]
+    places += [item.text for item in texts(launch.extension, "env", EACH)]
+    return any(PORT in keys_in(place) for place in places)
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def owned_flags(sent: Sent) -> Iterator[Finding]:
+    """Flags in args that only the plane may give."""
+    for launch in launches(sent.raw):
+        if launch.row is not None:
+            yield from _owned(launch.row, (*launch.at, "args"), launch.profile.get("args"), launch.weights is not None)
+    for at, part in parts(sent.raw, "engines", EACH):
+        if (row := ROWS.get(text(part, "base") or "")) is not None:
+            yield from _owned(row, (*at, "args"), part.get("args"), has_weights=False)
+
+
+def _owned(row: EngineRow, at: Path, args: object, has_weights: bool) -> Iterator[Finding]:
+    for index, item in text_list(args):
+        flag = _flag(item, row)
+        if item == "--" and row.serve_args:
+            yield Finding((*at, index), "`--` would turn the plane's own flags into text", "leave it out")
+        elif (why := _why_owned(flag, row)) is not None:
+            yield Finding((*at, index), f"{flag} is not yours to give: {why}", "leave it and its value out")
+        elif has_weights and flag in row.weights.own_flags:
+            yield Finding((*at, index), f"{flag} is already given by `weights`", "keep one of the two")
+
+
+_SHORTEST_PREFIX = len("--ho")
+
+
+def _flag(item: str, row: EngineRow) -> str:
+    name = item.split("=", 1)[0]
+    return name.replace("_", "-") if row.abbreviates and name.startswith("--") else name
+
+
+def _why_owned(flag: str, row: EngineRow) -> str | None:
+    if flag in row.owned_flags:
+        return row.owned_flags[flag]
+    if not row.abbreviates or len(flag) < _SHORTEST_PREFIX or not flag.startswith("--"):
+        return None
+    return next((f"it is short for {owned}, and {why}" for owned, why in row.owned_flags.items() if owned.startswith(flag)), None)
+
+
+def arguments(sent: Sent) -> Iterator[Finding]:
+    """Arguments and environment that cannot reach an engine as they are meant: NUL, wrong placeholders."""
+    for launch in launches(sent.raw):
+        ports = {name for _, name in text_list(launch.profile.get("ports"))}
+        for at, value in launch.every_argument:
+            yield from _unfillable(at, value, ports, launch.weights is not None)
+    for field in ("args", "executable", "env"):
+        for at, value in texts(sent.raw, "engines", EACH, field, EACH):
+            yield from _unfillable(at, value, None, has_weights=True)
+
+
+def _unfillable(at: Path, value: str, ports: set[str] | None, has_weights: bool) -> Iterator[Finding]:
+    """`ports` None: not known here, any port name may be meant."""
+    if "\x00" in value:
+        yield Finding(at, "it holds a NUL character, which ends a text for every program", "take it out")
+    if is_broken(value):
+        yield Finding(at, "a placeholder is opened and not closed", f"write it like {placeholder(PORT)}")
+    if (shell := shell_like(value)) is not None:
+        yield Finding(
+            at,
+            f"nothing expands {quoted(shell)}: there is no shell",
+            f"write the value itself, or a placeholder such as {placeholder(PORT)}",
+        )
+    for key in keys_in(value):
+        name = port_name(key)
+        if name is not None and ports is not None and name not in ports:
+            yield Finding(at, f"there is no port {quoted(name)} to fill in", f"add it to the profile: ports: [{name}]")
+        elif key == WEIGHTS and not has_weights:
+            yield Finding(at, "there are no weights to fill in", "add `weights` to the model or profile")
+        elif name is None and key not in KEYS:
+            known = (placeholder(word) for word in (*KEYS, "port:NAME"))
+            yield Finding(
+                at, f"there is no placeholder {quoted(placeholder(key))}", did_you_mean(placeholder(key), known)
+            )
+
+
+# --- environment ---------------------------------------------------------------------------------------------------
+
+
+def environment(sent: Sent) -> Iterator[Finding]:
+    """Variables that are the plane's, or that are given twice."""
+    for launch in launches(sent.raw):
+        secrets = launch.profile.get("secrets")
+        for at, value in texts(launch.profile, "env", EACH, at=launch.at):
+            variable = at[-1]
+            hides = value in HIDING_VALUES and not launch.profile.get("accelerators")
+            if variable in DEVICE_VARIABLES and not hides:
+                yield Finding(at, f"{variable} is not yours to set: the plane chooses devices", "ask for `accelerators`")
+            if isinstance(secrets, Mapping) and variable in secrets:
+                yield Finding(at, f"{variable} is also among `secrets`", "keep one of the two")
+    for at, _ in texts(sent.raw, "engines", EACH, "env", EACH):
+        if at[-1] in DEVICE_VARIABLES:
+            yield Finding(at, f"{at[-1]} is not yours to set: the plane chooses devices", "see `devices` of an engine")
+
+
+# --- weights and served name ---------------------------------------------------------------------------------------
+
+_HUB = re.compile(
+    r"hf://(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?P<file>/[\w./ +-]+)?(@(?P<revision>[\w./-]+))?", re.ASCII
+)
+_HTTPS = re.compile(r"https://[^\s/@?#]+/[^\s?#]*[^\s?#/]")
+_WEIGHTS_MEND = "write hf://org/repo, hf://org/repo/file@revision, file:///path or https://host/path"
+
+
+def weights(sent: Sent) -> Iterator[Finding]:
+    """Sources nobody can fetch, and engines left without any."""
+    pattern = ("models", EACH)
+    for at, source in (*texts(sent.raw, *pattern, "weights"), *texts(sent.raw, *pattern, "profiles", EACH, "weights")):
+        if (reason := unusable_source(source)) is not None:
+            yield Finding(at, f"cannot be a source of weights: {reason}", _WEIGHTS_MEND)
+    for launch in launches(sent.raw):
+        if launch.row is not None:
+            yield from _weights_for(launch, launch.row)
+
+
+def unusable_source(source: str) -> str | None:
+    """Why `source` cannot name weights, or None."""
+    if any(not char.isprintable() for char in source) or "${" in source:
+        return "it holds control characters or a placeholder"
+    if ".." in re.split(r"[/\\]", source):
+        return "it holds `..`"
+    scheme = source.partition("://")[0] if "://" in source else ""
+    match scheme:
+        case "hf":
+            return None if _HUB.fullmatch(source) else "it is not hf://org/repo[/file][@revision]"
+        case "file":
+            path = source.removeprefix("file://")
+            return None if path.startswith("/") and path.strip("/") else "a file needs its absolute path: file:///path"
+        case "https":
+            return None if _HTTPS.fullmatch(source) else "it is not https://host/path (no user, query or fragment)"
+        case "":
+            return "it has no scheme"
+        case _:
+            return f"the scheme {quoted(scheme)} is unknown"
+
+
+def _weights_for(launch: Launch, row: EngineRow) -> Iterator[Finding]:
+    rule = row.weights
+    source = launch.weights
+    if source is None:
+        named = {_flag(item, row) for item in launch.args} & set(rule.own_flags)
+        if rule.required and not named:
+            yield Finding(
+                launch.at,
+                f"{row.name} has no weights to load",
+                f"add `weights` to the model or profile (or name them in args: {', '.join(rule.own_flags)})",
+            )
+    elif rule.suffix and not source.partition("@")[0].endswith(rule.suffix):
+        yield Finding(
+            (*launch.at, "weights") if "weights" in launch.profile else launch.at,
+            f"{row.name} loads one {rule.suffix} file, and the weights do not name one",
+            f"name the file: hf://org/repo/model{rule.suffix}",
+            Severity.WARNING,
+        )
+
+
+def served_names(sent: Sent) -> Iterator[Finding]:
+    """Names that an engine could not be started with."""
+    for launch in launches(sent.raw):
+        name = text(launch.model, "name")
+        if launch.row is None or name is None:
+            continue
+        bad = [char for char in launch.row.name_forbids if char in name]
+        if bad:
+            yield Finding(
+                (*launch.at, "engine"),
+                f"{launch.row.name} cannot serve a name with {quoted(bad[0])}, such as {quoted(name)}",
+                "choose another name for the model, or another engine",
+            )

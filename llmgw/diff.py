@@ -1,0 +1,127 @@
+"""What one catalog changes in another, as short lines for people. Never part of a decision.
+
+Two catalogs differ here exactly when their digests differ.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from llmgw.canonical import canonical_json
+from llmgw.catalog import Catalog, plain
+
+_MAX_VALUE_CHARS = 80
+
+
+class Change(StrEnum):
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    MOVED = "moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One change of one thing. `field`, `before` and `after` are empty where they mean nothing."""
+
+    change: Change
+    kind: str
+    """model, alias, node, router, pool, engine or policy."""
+    name: str
+    field: str = ""
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        subject = f"{self.kind} {self.name}".rstrip()
+        match self.change:
+            case Change.CHANGED:
+                return f"{subject}: {self.field} {self.before} → {self.after}"
+            case Change.MOVED:
+                return f"{subject}: {self.before} → {self.after}"
+            case Change.ADDED | Change.REMOVED:
+                return f"{subject} {self.change}" + (f" ({self.after or self.before})" if self.field else "")
+
+
+def differences(old: Catalog | None, new: Catalog) -> tuple[Difference, ...]:
+    """What `new` changes in `old`, in a stable order; everything is added when there was none."""
+    before = plain(old) if old is not None else {}
+    after = plain(new)
+    return (
+        *_moved_aliases(before, after),
+        *_things("model", _by(before, "models", "name"), _by(after, "models", "name")),
+        *_things("node", _by(before, "nodes", "id"), _by(after, "nodes", "id")),
+        *_things("router", _by(before, "routers", "id"), _by(after, "routers", "id")),
+        *_things("pool", _by(before, "pools", "name"), _by(after, "pools", "name")),
+        *_things("engine", before.get("engines", {}), after.get("engines", {})),
+        *_fields("policy", "", before.get("policy", {}), after.get("policy", {})),
+    )
+
+
+Plain = Mapping[str, Any]
+"""A part of a catalog as JSON types."""
+
+
+def _by(raw: Plain, section: str, key: str) -> dict[str, Plain]:
+    return {item[key]: {k: v for k, v in item.items() if k != key} for item in raw.get(section, ())}
+
+
+def _things(kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> Iterator[Difference]:
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before:
+            yield Difference(Change.ADDED, kind, name)
+        elif name not in after:
+            yield Difference(Change.REMOVED, kind, name)
+        else:
+            yield from _fields(kind, name, before[name], after[name])
+
+
+def _fields(kind: str, name: str, before: Plain, after: Plain, prefix: str = "") -> Iterator[Difference]:
+    """Changed fields of one thing. Mappings are gone into, and profiles by their names."""
+    for field in sorted(before.keys() | after.keys()):
+        old, new = before.get(field), after.get(field)
+        path = f"{prefix}{field}"
+        if old == new:
+            continue
+        if field == "profiles":
+            yield from _profiles(name, before, after)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _fields(kind, name, old, new, f"{path}.")
+        else:
+            yield Difference(Change.CHANGED, kind, name, path, _shown(old), _shown(new))
+
+
+def _profiles(model: str, before: Plain, after: Plain) -> Iterator[Difference]:
+    old, new = _by(before, "profiles", "name"), _by(after, "profiles", "name")
+    for profile in sorted(old.keys() | new.keys()):
+        if profile in old and profile in new:
+            yield from _fields("model", model, old[profile], new[profile], f"profile {profile} ")
+        else:
+            there, added = _engine(old.get(profile)), _engine(new.get(profile))
+            yield Difference(Change.CHANGED, "model", model, f"profile {profile}", there, added)
+    if old.keys() == new.keys() and list(old) != list(new):
+        yield Difference(Change.CHANGED, "model", model, "order of profiles", ", ".join(old), ", ".join(new))
+
+
+def _engine(profile: Plain | None) -> str:
+    return "absent" if profile is None else f"engine {profile['engine']}"
+
+
+def _moved_aliases(before: Plain, after: Plain) -> Iterator[Difference]:
+    old, new = _alias_owners(before), _alias_owners(after)
+    for alias in sorted(old.keys() & new.keys()):
+        if old[alias] != new[alias]:
+            yield Difference(Change.MOVED, "alias", alias, before=old[alias], after=new[alias])
+
+
+def _alias_owners(raw: Plain) -> dict[str, str]:
+    return {alias: model["name"] for model in raw.get("models", ()) for alias in model.get("aliases", ())}
+
+
+def _shown(value: object) -> str:
+    """A value on one line; `default` for a field that is not written (its default then holds)."""
+    if value is None:
+        return "default"
+    text = value if isinstance(value, str) and value else canonical_json(value).decode()
+    return text if len(text) <= _MAX_VALUE_CHARS else text[: _MAX_VALUE_CHARS - 1] + "…"

@@ -1,0 +1,69 @@
+"""From a profile to the launch spec that an agent runs. Pure: the same catalog gives the same spec, byte for byte.
+
+Arguments are handed on as a list in the order given, repeats and empty items kept; nothing is quoted, split or
+expanded but the placeholder of the served name. Which devices, which port and which path is the node's to fill in.
+"""
+
+from llmgw.catalog import Catalog, Model, Profile
+from llmgw.engines import Engine, engine_of
+from llmgw.placeholders import SERVED_NAME, fill
+from llmgw.wire import LaunchSpec, StopBehaviour
+
+
+def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None) -> LaunchSpec:
+    """The launch of `profile` on devices of `vendor` (as the node reports it; None when the profile asks for none).
+
+    Raises ValueError where `unnameable` gives a reason: ask it first.
+    """
+    if (reason := unnameable(profile, catalog, vendor)) is not None:
+        raise ValueError(reason)
+    engine = engine_of(catalog, profile.engine)
+    row = engine.row
+    term_limit_s = profile.stop_limit_s if row.term_limit_s is None else min(row.term_limit_s, profile.stop_limit_s)
+    served = {SERVED_NAME: model.name}
+    return LaunchSpec(
+        engine=engine.name,
+        argv=tuple(fill(item, served) for item in _argv(model, profile, engine)),
+        env={name: fill(value, served) for name, value in _environment(profile, engine).items()},
+        secret_env=dict(profile.secrets),
+        served_name=model.name,
+        devices=engine.selection(vendor) if profile.accelerators and vendor else None,
+        extra_ports=profile.ports,
+        readiness=row.readiness,
+        metrics=row.metrics,
+        stop=StopBehaviour(
+            term_limit_s=term_limit_s,
+            second_term_limit_s=row.second_term_limit_s,
+            kill_limit_s=row.kill_limit_s,
+        ),
+        start_limit_s=profile.start_limit_s,
+        weights=weights_of(model, profile),
+    )
+
+
+def unnameable(profile: Profile, catalog: Catalog, vendor: str | None) -> str | None:
+    """Why devices of `vendor` cannot be named to the profile's engine, or None when they can."""
+    if not profile.accelerators:
+        return None
+    if vendor and engine_of(catalog, profile.engine).selection(vendor) is not None:
+        return None
+    return f"engine {profile.engine} has no way to name devices of vendor {vendor or 'unknown'}"
+
+
+def weights_of(model: Model, profile: Profile) -> str | None:
+    """Source of the weights: the profile's own, else the model's."""
+    return profile.weights or model.weights
+
+
+def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
+    row = engine.row
+    program = row.executable
+    if profile.executable is not None:
+        program = (profile.executable, *program[1:])
+    weights = row.weights.args if weights_of(model, profile) else ()
+    return (*program, *profile.command, *weights, *engine.args, *profile.args, *row.serve_args)
+
+
+def _environment(profile: Profile, engine: Engine) -> dict[str, str]:
+    hidden = {} if profile.accelerators else engine.row.without_devices
+    return {**hidden, **engine.row.env, **profile.env}

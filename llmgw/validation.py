@@ -1,0 +1,84 @@
+"""The verdict on a catalog as sent: accepted whole, or refused with every problem at once. It never raises.
+
+Rules are rows of `RULES`, each a function over the raw input (`llmgw.checking`): a mistake in one place hides no
+mistake in another. Only what needs an accepted catalog (size, fit) waits for the shape to be right.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
+from llmgw.checking import fleet, launches, names, secrets, structure
+from llmgw.checking.raw import EACH, find
+from llmgw.checking.sent import Rule, Sent
+from llmgw.problems import Finding, Lines, Problem, Severity, placed
+
+catalog_schema = structure.catalog_schema
+
+RULES: tuple[Rule, ...] = (
+    names.public_names,
+    names.duplicate_ids,
+    fleet.references,
+    launches.engines,
+    launches.programs,
+    launches.weights,
+    launches.served_names,
+    launches.owned_flags,
+    launches.arguments,
+    launches.environment,
+    secrets.secrets_in_clear,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`catalog` is None exactly when there are `problems`. Both lists are in the order of the document."""
+
+    catalog: Catalog | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def check(
+    raw: object,
+    lines: Lines | None = None,
+    *,
+    limit_bytes: int = MAX_PLAIN_BYTES,
+    router_kinds: frozenset[str] = frozenset({"native"}),
+) -> Checked:
+    """Judge `raw` (JSON types; anything else is a problem, not an error).
+
+    `lines` gives positions in the source. `limit_bytes` bounds the canonical JSON: `catalog.MAX_PLAIN_BYTES`, or
+    `MAX_COMPRESSED_BYTES` for a catalog that came compressed. `router_kinds` are the sinks there are.
+    """
+    sent = Sent(raw, lines or {}, router_kinds)
+    catalog, found = _shaped(raw)
+    found += [finding for rule in RULES for finding in rule(sent)]
+    if catalog is not None:
+        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
+    order = _Order(raw)
+    found.sort(key=lambda finding: order.key(finding))
+    problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
+    warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)
+    return Checked(None if problems else catalog, problems, warnings)
+
+
+def _shaped(raw: object) -> tuple[Catalog | None, list[Finding]]:
+    if not isinstance(raw, dict):
+        return None, [Finding((), "a catalog is a mapping", "begin with `models:`")]
+    try:
+        return Catalog.model_validate(raw), []
+    except ValidationError as error:
+        return None, list(structure.findings(error))
+
+
+def _too_large(catalog: Catalog, limit_bytes: int) -> Iterator[Finding]:
+    size = catalog_bytes(catalog)
+    if size > limit_bytes:
+        yield Finding(
+            (),
+            f"the catalog is {size:,} bytes as plain JSON, and {limit_bytes:,} are allowed this way",
+            "send it compressed with `llmgw apply`, or split the fleet",
+        )
