@@ -1,20 +1,28 @@
 """Who belongs to the fleet: what the catalog declares and what operators added beside it."""
 
-from llmgw.catalog import Node, Router
-from llmgw.ids import NodeId, RouterId
-from llmgw.world import World
+from collections.abc import Mapping
+
+from llmgw.catalog import DEFAULT_POOL, Model, Node, Router
+from llmgw.ids import ModelName, NodeId, PoolName, RouterId
+from llmgw.world import SilenceLevel, World
+
+
+def declared_nodes(world: World) -> Mapping[NodeId, Node]:
+    return {} if world.catalog is None else {n.id: n for n in world.catalog.nodes}
+
+
+def declared_routers(world: World) -> Mapping[RouterId, Router]:
+    return {} if world.catalog is None else {r.id: r for r in world.catalog.routers}
 
 
 def nodes(world: World) -> dict[NodeId, Node]:
     """Every node that is observed, by id. The catalog's word wins over an added node; a leaving one stays observed."""
-    declared = {} if world.catalog is None else {n.id: n for n in world.catalog.nodes}
-    return {**world.wishes.leaving, **world.wishes.added_nodes, **declared}
+    return {**world.wishes.leaving, **world.wishes.added_nodes, **declared_nodes(world)}
 
 
 def routers(world: World) -> dict[RouterId, Router]:
     """Every router that is told the table, by id."""
-    declared = {} if world.catalog is None else {r.id: r for r in world.catalog.routers}
-    return {**world.wishes.added_routers, **declared}
+    return {**world.wishes.added_routers, **declared_routers(world)}
 
 
 def node(world: World, id_: NodeId) -> Node | None:
@@ -27,3 +35,37 @@ def node(world: World, id_: NodeId) -> Node | None:
 def router(world: World, id_: RouterId) -> Router | None:
     declared = () if world.catalog is None else world.catalog.routers
     return next((r for r in declared if r.id == id_), None) or world.wishes.added_routers.get(id_)
+
+
+def pools(world: World) -> frozenset[PoolName]:
+    declared = () if world.catalog is None else world.catalog.pools
+    return frozenset({DEFAULT_POOL, *(p.name for p in declared)})
+
+
+def model_of(world: World, name: str) -> Model | None:
+    """The model that `name` means, as a name or as an alias."""
+    if world.catalog is None:
+        return None
+    by_alias = (m for m in world.catalog.models if name in m.aliases)
+    return world.catalog.model(name) or next(by_alias, None)
+
+
+def model_names(world: World) -> tuple[ModelName, ...]:
+    return () if world.catalog is None else tuple(m.name for m in world.catalog.models)
+
+
+def holds_anything(world: World, node: NodeId) -> bool:
+    """Whether something of ours is assigned to the node or was seen there: then it leaves, it is not forgotten."""
+    if any(part.node == node for a in world.assignments.values() for part in a.parts):
+        return True
+    seen = world.seen.get(node)
+    ours = (world.installation, world.fleet)
+    return seen is not None and any((r.mark.installation, r.mark.fleet) == ours for r in seen.replicas)
+
+
+def node_level(world: World, node: NodeId) -> SilenceLevel | None:
+    """What is known of a node: None = not heard in this run, and not silent for long enough to say more."""
+    silence = world.silence.get(f"node/{node}")
+    if silence is not None and silence.level is not SilenceLevel.HEARD:
+        return silence.level
+    return SilenceLevel.HEARD if node in world.seen else None

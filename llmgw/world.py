@@ -208,12 +208,14 @@ class Call:
 class Drain:
     since_s: float
     deadline_s: float | None = None
+    """Epoch seconds, like `since_s`: at this moment what could not move is stopped. None: it waits for a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
     replicas: int
     until_s: float | None = None
+    """Epoch seconds. None: until an order takes it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,7 @@ class Input:
     kind: InputKind
     name: str
     raw: object
+    """The list of arguments as they were sent, none looked at."""
     at_s: float
 
 

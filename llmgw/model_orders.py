@@ -1,0 +1,120 @@
+"""Orders about models: wake, scale, restart."""
+
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StrictInt
+
+from llmgw import members, wire
+from llmgw.catalog import DAY_S, Seconds
+from llmgw.ids import ModelName, ReplicaId
+from llmgw.order import Name, Order, Problems, same_end, with_item, without
+from llmgw.sentences import unknown
+from llmgw.world import Scale, Wishes, World
+
+Limit = Annotated[Seconds, Field(gt=0, le=30 * DAY_S)]
+
+
+class _ModelOrder(Order, ABC):
+    model: Name
+    """Name or alias of the model."""
+
+    def check(self, world: World) -> Problems:
+        if members.model_of(world, self.model) is None:
+            return (unknown("model", self.model, members.model_names(world)),)
+        return ()
+
+    def model_name(self, world: World) -> ModelName:
+        model = members.model_of(world, self.model)
+        assert model is not None, "check comes first"  # noqa: S101 - a programming error, not bad input
+        return model.name
+
+
+class Wake(_ModelOrder):
+    name = "wake"
+    description = "Start a sleeping model, or try a failed one again now"
+    example: ClassVar[Mapping[str, object]] = {"model": "qwen3-32b"}
+
+    def wish(self, world: World, now_s: float) -> Wishes:
+        name = self.model_name(world)
+        published = world.table.models.get(name)
+        if published is not None and published.state is wire.ModelState.READY:
+            return world.wishes
+        asked = world.wishes.wakes.get(name)
+        if asked is not None and not any(f.at_s >= asked for f in world.failures.get(name, ())):
+            return world.wishes
+        return replace(world.wishes, wakes=with_item(world.wishes.wakes, name, now_s))
+
+
+class ScaleModel(_ModelOrder):
+    name = "scale"
+    description = "Keep this many replicas of a model, within its bounds; without a number, the catalog's count again"
+    example: ClassVar[Mapping[str, object]] = {"model": "qwen3-32b", "replicas": 3, "for_s": 3600.0}
+
+    replicas: Annotated[StrictInt, Field(ge=0, le=10_000)] | None = None
+    """How many, between the model's min and max. Absent or null: no override."""
+    for_s: Limit | None = None
+    """Seconds from now for which it holds. Absent: until it is taken back."""
+
+    def check(self, world: World) -> Problems:
+        problems = list(super().check(world))
+        if self.replicas is None and self.for_s is not None:
+            problems.append("`for_s` without `replicas` means nothing: give a number of replicas, or leave both out")
+        model = members.model_of(world, self.model)
+        if model is not None and self.replicas is not None:
+            low, high = model.replicas.min, model.replicas.max
+            if not low <= self.replicas <= high:
+                bounds = f"exactly {low}" if low == high else f"{low} to {high}"
+                problems.append(
+                    f"{self.replicas} replicas of {model.name} are outside its bounds ({bounds}): "
+                    "widen `replicas` in the catalog first"
+                )
+        return tuple(problems)
+
+    def wish(self, world: World, now_s: float) -> Wishes:
+        name, scales = self.model_name(world), world.wishes.scales
+        if self.replicas is None:
+            return replace(world.wishes, scales=without(scales, name))
+        until = None if self.for_s is None else now_s + self.for_s
+        held = scales.get(name)
+        if held is not None and held.replicas == self.replicas and same_end(held.until_s, until):
+            return world.wishes
+        return replace(world.wishes, scales=with_item(scales, name, Scale(self.replicas, until)))
+
+
+class Restart(Order):
+    name = "restart"
+    description = "Replace the running replicas of a model, or one replica, by new ones"
+    example: ClassVar[Mapping[str, object]] = {"target": "qwen3-32b"}
+
+    target: Name
+    """Name or alias of a model, or the id of a replica."""
+
+    def check(self, world: World) -> Problems:
+        if self._subject(world) is not None:
+            return ()
+        return (unknown("model or replica", self.target, [*members.model_names(world), *world.assignments]),)
+
+    def wish(self, world: World, now_s: float) -> Wishes:
+        subject = self._subject(world)
+        assert subject is not None, "check comes first"  # noqa: S101 - a programming error, not bad input
+        asked = world.wishes.restarts.get(subject)
+        if asked is not None and self._is_pending(world, subject, asked):
+            return world.wishes
+        return replace(world.wishes, restarts=with_item(world.wishes.restarts, subject, now_s))
+
+    def _subject(self, world: World) -> str | None:
+        if (model := members.model_of(world, self.target)) is not None:
+            return model.name
+        return self.target if ReplicaId(self.target) in world.assignments else None
+
+    @staticmethod
+    def _is_pending(world: World, subject: str, asked_s: float) -> bool:
+        """Whether the wish is still to be done: an older replica runs, or nothing was started since."""
+        replica = world.assignments.get(ReplicaId(subject))
+        mine = [a for a in world.assignments.values() if a.model == subject] if replica is None else [replica]
+        failed = (f.at_s for f in world.failures.get(ModelName(subject), ()))
+        since = [t for t in (*(a.created_s for a in mine), *failed) if t >= asked_s]
+        return any(a.created_s < asked_s for a in mine) or not since
