@@ -74,7 +74,7 @@ def _one(world: World, item: Input, now_s: float) -> tuple[World, Verdict]:
                 return _catalog(world, item)
             case InputKind.ORDER:
                 return _order(world, item, now_s)
-    except Exception as error:  # noqa: BLE001 - one input that is not understood never stops the others
+    except Exception as error:
         problem = f"internal error while judging this input: {type(error).__name__}: {error}"
         return world, _refused(world, item, (problem,))
 

@@ -9,7 +9,7 @@ from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer
 from llmgw.ids import ReplicaId
 from llmgw.observation import NodeSeen, Observation, RouterSeen
 from llmgw.wire import Inventory, Outcome, Owner, Token
-from llmgw.world import Call, Refused, RouterFacts, Seen, Silence, World
+from llmgw.world import Call, Refused, RouterFacts, Seen, Silence, SilenceLevel, World
 
 # --- observation ---------------------------------------------------------------------------------------------------
 
@@ -27,13 +27,19 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
     for router in observation.routers:
         routers[router.router] = _router_seen(world, routers.get(router.router, RouterFacts()), router)
     for item in observation.silence:
-        silence[item.target] = Silence(item.level, now_s)
+        silence[item.target] = _silence(silence.get(item.target), item.level, now_s)
     for trouble in observation.troubles:
         if trouble.text:
             troubles[trouble.target] = trouble.text
         else:
             troubles.pop(trouble.target, None)
     return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
+
+
+def _silence(before: Silence | None, level: SilenceLevel, now_s: float) -> Silence:
+    """From suspect to lost it is one silence."""
+    still = before is not None and (before.level is SilenceLevel.HEARD) == (level is SilenceLevel.HEARD)
+    return Silence(level, before.since_s if before is not None and still else now_s)
 
 
 def _seen(before: Seen | None, node: NodeSeen) -> Seen:
@@ -81,11 +87,12 @@ def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFa
 # --- commands ------------------------------------------------------------------------------------------------------
 
 
-def sending(world: World, call: DispatchCall) -> World:
+def sending(world: World, call: DispatchCall, now_s: float) -> World:
     """Before a batch leaves: its token is used up, and each replica it names remembers it."""
     sent = dict(world.sent)
     sent.update(dict.fromkeys(call.subjects(), call.token.seq))
-    return replace(world, seq=call.token.seq, sent=sent)
+    calls = {**world.calls, call.node: replace(world.calls.get(call.node, Call()), asked_s=now_s)}
+    return replace(world, seq=call.token.seq, sent=sent, calls=calls)
 
 
 def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> World:
@@ -93,9 +100,9 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     before = world.calls.get(call.node, Call())
     calls = dict(world.calls)
     if answer.outcome is CallOutcome.ANSWERED:
-        calls[call.node] = Call(told_s=now_s)
+        calls[call.node] = Call(told_s=now_s, asked_s=before.asked_s)
     else:
-        calls[call.node] = Call(before.failures + 1, now_s, answer.text, before.told_s)
+        calls[call.node] = replace(before, failures=before.failures + 1, failed_s=now_s, problem=answer.text)
     world = replace(world, calls=calls)
     if answer.outcome is not CallOutcome.ANSWERED:
         return _overtaken(world, answer.held, answer.owner if answer.outcome is CallOutcome.FOREIGN else None)
@@ -125,9 +132,11 @@ def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:
 # --- tables --------------------------------------------------------------------------------------------------------
 
 
-def pushing(world: World, call: PublishCall) -> World:
+def pushing(world: World, call: PublishCall, now_s: float) -> World:
     """Before a table leaves: its token is used up."""
-    return replace(world, seq=call.token.seq)
+    facts = world.routers.get(call.router, RouterFacts())
+    asked = replace(facts, asked_revision=call.revision, asked_s=now_s)
+    return replace(world, seq=call.token.seq, routers={**world.routers, call.router: asked})
 
 
 def published(world: World, call: PublishCall, answer: PublishAnswer, now_s: float) -> World:

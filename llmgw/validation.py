@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
 from llmgw.checking import fleet, launches, names, secrets, structure
-from llmgw.checking.raw import EACH, find
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Lines, Problem, Severity, placed
 
@@ -58,8 +57,7 @@ def check(
     found += [finding for rule in RULES for finding in rule(sent)]
     if catalog is not None:
         found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
-    order = _Order(raw)
-    found.sort(key=lambda finding: order.key(finding))
+    found.sort(key=lambda finding: str(finding))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)
     return Checked(None if problems else catalog, problems, warnings)

@@ -109,22 +109,22 @@ class FleetState:
 
     # --- lanes ---
 
-    def next_dispatch(self, node: NodeId) -> DispatchCall | None:
+    def next_dispatch(self, node: NodeId, now_s: float) -> DispatchCall | None:
         """What this node has to be told now; its token is used up by asking."""
         call = batches.for_node(self.world, node)
         if call is not None:
-            self.world = record.sending(self.world, call)
+            self.world = record.sending(self.world, call, now_s)
         return call
 
     def dispatched(self, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> None:
         self.world = record.answered(self.world, call, answer, now_s)
         self.recent = self.recent.with_tasks(call.node, answer.tasks, now_s)
 
-    def next_publish(self, router: RouterId) -> PublishCall | None:
+    def next_publish(self, router: RouterId, now_s: float) -> PublishCall | None:
         """What this router lacks now; its token is used up by asking."""
         call = batches.for_router(self.world, self.log, router)
         if call is not None:
-            self.world = record.pushing(self.world, call)
+            self.world = record.pushing(self.world, call, now_s)
         return call
 
     def published(self, call: PublishCall, answer: PublishAnswer, now_s: float) -> None:

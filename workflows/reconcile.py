@@ -165,7 +165,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
     # --- lanes ---
 
     async def _tell_node(self, node: NodeId) -> None:
-        call = self.state.next_dispatch(node)
+        call = self.state.next_dispatch(node, _now_s())
         if call is None:
             return
         failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
@@ -175,7 +175,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         self._wanted = True
 
     async def _tell_router(self, router: RouterId) -> None:
-        call = self.state.next_publish(router)
+        call = self.state.next_publish(router, _now_s())
         if call is None:
             return
         failed = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")

@@ -89,7 +89,9 @@ def programs(sent: Sent) -> Iterator[Finding]:
         if text(launch.profile, "executable"):
             yield Finding((*launch.at, "executable"), "engine command has no executable", "name it first in `command`")
         if not command and not text_list(launch.extension.get("executable")):
-            yield Finding(launch.at, "engine command needs a `command`", "write the program and its arguments as a list")
+            yield Finding(
+                launch.at, "engine command needs a `command`", "write the program and its arguments as a list"
+            )
         elif not _names_port(launch):
             yield Finding(
                 launch.at,
@@ -142,7 +144,10 @@ def _why_owned(flag: str, row: EngineRow) -> str | None:
         return row.owned_flags[flag]
     if not row.abbreviates or len(flag) < _SHORTEST_PREFIX or not flag.startswith("--"):
         return None
-    return next((f"it is short for {owned}, and {why}" for owned, why in row.owned_flags.items() if owned.startswith(flag)), None)
+    return next(
+        (f"it is short for {owned}, and {why}" for owned, why in row.owned_flags.items() if owned.startswith(flag)),
+        None,
+    )
 
 
 def arguments(sent: Sent) -> Iterator[Finding]:
@@ -192,7 +197,9 @@ def environment(sent: Sent) -> Iterator[Finding]:
             variable = at[-1]
             hides = value in HIDING_VALUES and not launch.profile.get("accelerators")
             if variable in DEVICE_VARIABLES and not hides:
-                yield Finding(at, f"{variable} is not yours to set: the plane chooses devices", "ask for `accelerators`")
+                yield Finding(
+                    at, f"{variable} is not yours to set: the plane chooses devices", "ask for `accelerators`"
+                )
             if isinstance(secrets, Mapping) and variable in secrets:
                 yield Finding(at, f"{variable} is also among `secrets`", "keep one of the two")
     for at, _ in texts(sent.raw, "engines", EACH, "env", EACH):

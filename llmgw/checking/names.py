@@ -38,7 +38,9 @@ def claims(raw: object) -> tuple[Claim, ...]:
         shown = name if name is not None else path_text(owner)
         if name is not None:
             found.append(Claim((*owner, "name"), name, owner, shown, is_alias=False))
-        found += [Claim(at, alias, owner, shown, is_alias=True) for at, alias in texts(model, "aliases", EACH, at=owner)]
+        found += [
+            Claim(at, alias, owner, shown, is_alias=True) for at, alias in texts(model, "aliases", EACH, at=owner)
+        ]
     return tuple(found)
 
 
@@ -165,4 +167,3 @@ def _repeated(kind: str, found: Iterable[tuple[Path, str]], lines: Lines) -> Ite
             f"the {kind} {quoted(value)} is there twice; first as {path_text(first[value])}{line}",
             "take one of them out, or give it another one",
         )
-

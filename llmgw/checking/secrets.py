@@ -10,9 +10,7 @@ from llmgw.checking.raw import EACH, every_text, find, text_list, texts
 from llmgw.checking.sent import Sent
 from llmgw.problems import Finding, Path
 
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|KEY)$", re.IGNORECASE
-)
+_SECRET_NAME = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|KEY)$", re.IGNORECASE)
 """Names of variables and flags whose values are secrets. Plurals (`MAX_TOKENS`) are numbers, not tokens."""
 
 _HARMLESS = re.compile(r"(?:[0-9.]*|true|false|none|null|/.*|\./.*|\$\{llmgw:.*)", re.IGNORECASE | re.DOTALL)

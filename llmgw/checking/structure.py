@@ -93,7 +93,10 @@ def _not_switch(at: Path, detail: ErrorDetails) -> Words:
 def _not_list(at: Path, detail: ErrorDetails) -> Words:
     what = f"must be a list, not {_shown(at, detail['input'])}"
     if at[-1:] in (("args",), ("command",), ("executable",)):
-        return what, 'write one item for each argument: ["--max-model-len", "8192"]; nothing is split, there is no shell'
+        return (
+            what,
+            'write one item for each argument: ["--max-model-len", "8192"]; nothing is split, there is no shell',
+        )
     return what, "write a list, even of one item: [ … ]"
 
 

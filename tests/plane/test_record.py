@@ -92,9 +92,10 @@ CALL = DispatchCall(node=NODE, url="http://h", token=token(11), stops=(Stop(repl
 
 
 def test_a_sending_uses_its_token_up_and_each_replica_remembers_it() -> None:
-    world = record.sending(WORLD, CALL)
+    world = record.sending(WORLD, CALL, 4.0)
     assert world.seq == 11
     assert world.sent == {REPLICA: 11}
+    assert world.calls[NODE].asked_s == 4.0
 
 
 def test_a_failed_call_says_something_about_that_call_only() -> None:

@@ -1,0 +1,106 @@
+"""Engines of ours that no assignment claims.
+
+Decided away by us (their token lies within our memory): stopped after a grace. Unknown to our memory: adopted where
+the catalog still describes them and their devices are free in our books, else shown. Others' are never touched.
+"""
+
+from llmgw.catalog import Catalog, Model, Profile
+from llmgw.draft import Draft
+from llmgw.fingerprint import fingerprint
+from llmgw.ids import DeviceId
+from llmgw.launches import launch_of
+from llmgw.nodes import NodeView
+from llmgw.wire import EngineState, ReplicaReport
+from llmgw.world import Assignment, Part
+
+GRACE_S = 10.0
+
+
+def adopt(draft: Draft) -> None:
+    """Claim what was forgotten, and begin the grace of what was decided away."""
+    found: set[str] = set()
+    claimed = {d for a in draft.assignments.values() for p in a.parts for d in (c.device for c in p.claims)}
+    for view in draft.survey.nodes.values():
+        if not view.judges:
+            continue
+        for replica, row in sorted(view.rows.items()):
+            if replica in draft.assignments:
+                continue
+            if _is_forgotten(draft, row) and _adopt(draft, view, row, claimed):
+                continue
+            found.add(replica)
+            if replica not in draft.unclaimed:
+                draft.unclaimed[replica] = draft.now_s
+                draft.event(f"replica/{replica}", f"runs on {view.node.id} and no assignment claims it")
+    heard = all(view.judges for view in draft.survey.nodes.values())
+    for replica in sorted(set(draft.unclaimed) - found):
+        if heard or replica in draft.assignments:
+            del draft.unclaimed[replica]
+
+
+def is_to_stop(draft: Draft, row: ReplicaReport) -> bool:
+    """An unclaimed engine that we decided away, whose grace is over."""
+    since_s = draft.unclaimed.get(row.replica)
+    if since_s is None or _is_forgotten(draft, row):
+        return False
+    if draft.now_s < since_s + GRACE_S:
+        draft.wake(since_s + GRACE_S)
+        return False
+    return row.state is not EngineState.STOPPING
+
+
+def _is_forgotten(draft: Draft, row: ReplicaReport) -> bool:
+    """Its start is not within our memory: another epoch, or a sequence number we have not reached."""
+    return row.mark.epoch != draft.world.epoch or row.mark.seq > draft.world.seq
+
+
+def _adopt(draft: Draft, view: NodeView, row: ReplicaReport, claimed: set[DeviceId]) -> bool:
+    described = _described(draft.world.catalog, row)
+    devices = {claim.device for claim in row.claims}
+    if described is None or devices & claimed or row.state in (EngineState.FAILED, EngineState.STOPPING):
+        draft.wait(f"replica/{row.replica}", "unclaimed", _why(draft, view, row))
+        return False
+    catalog, model, profile = described
+    kinds = {d.id: d for d in view.seen.inventory.devices} if view.seen else {}
+    vendor = next((kinds[d].vendor for d in sorted(devices) if d in kinds), None)
+    spec_id, spec = launch_of(catalog, model, profile, vendor)
+    if spec is None:
+        return False
+    draft.specs[spec_id] = spec
+    claimed |= devices
+    draft.put(
+        Assignment(
+            replica=row.replica,
+            model=model.name,
+            profile=profile.name,
+            fingerprint=row.fingerprint,
+            attempt=row.attempt,
+            spec=spec_id,
+            parts=(Part(view.node.id, row.claims),),
+            boot=view.seen.boot if view.seen else "",
+            created_s=draft.now_s,
+            adopted=True,
+            host_memory_mib=profile.host_memory_mib or 0,
+        )
+    )
+    draft.unclaimed.pop(row.replica, None)
+    draft.event(f"replica/{row.replica}", f"adopted on {view.node.id}: {model.name} was running and unknown to us")
+    return True
+
+
+def _described(catalog: Catalog | None, row: ReplicaReport) -> tuple[Catalog, Model, Profile] | None:
+    model = None if catalog is None else catalog.model(row.model)
+    if catalog is None or model is None:
+        return None
+    for profile in model.profiles:
+        if fingerprint(model, profile, catalog) == row.fingerprint:
+            return catalog, model, profile
+    return None
+
+
+def _why(draft: Draft, view: NodeView, row: ReplicaReport) -> str:
+    if draft.world.catalog is None or draft.world.catalog.model(row.model) is None:
+        return f"{row.model} runs on {view.node.id}, started before our memory, and the catalog does not name it"
+    if _described(draft.world.catalog, row) is None:
+        return f"{row.model} runs on {view.node.id}, started before our memory, in a way the catalog does not describe"
+    return f"{row.model} runs on {view.node.id}, started before our memory, on devices that are in use in our books"

@@ -1,0 +1,60 @@
+"""Failed attempts: when the next may be made, and when a profile is given up.
+
+The first failure of a replica that was ready restarts at once; then 10 s times two to the power of the failures in a
+row, at most 300 s. After `max_attempts` in a row a profile is given up until its fingerprint changes or an operator
+restarts or wakes the model.
+"""
+
+from collections.abc import Sequence
+
+from llmgw.catalog import Model
+from llmgw.ids import Fingerprint, ModelName
+from llmgw.world import Assignment, Failure, World
+
+FIRST_DELAY_S = 10.0
+LONGEST_DELAY_S = 300.0
+CALM_S = 600.0
+"""A replica that lived this long begins anew; failures older than this are forgotten."""
+KEPT = 50
+
+
+def counted(world: World, model: Model, known: Sequence[Failure]) -> tuple[Failure, ...]:
+    """Failures that still count: after the last restart or wake of the model."""
+    since_s = max(world.wishes.restarts.get(model.name, 0.0), world.wishes.wakes.get(model.name, 0.0))
+    return tuple(f for f in known if f.at_s > since_s)
+
+
+def due_s(failure: Failure) -> float:
+    """When the attempt after `failure` may be made."""
+    if failure.attempt <= 1 and failure.was_ready:
+        return failure.at_s
+    return failure.at_s + min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** (failure.attempt - 1))
+
+
+def open_failures(failures: Sequence[Failure]) -> list[Failure]:
+    """Failures that no attempt has followed yet, the earliest due first."""
+    return sorted((f for f in failures if not f.replaced), key=lambda f: (due_s(f), f.replica))
+
+
+def given_up(failures: Sequence[Failure], fingerprint: Fingerprint, max_attempts: int) -> Failure | None:
+    """The failure by which a profile was given up, or None."""
+    return next((f for f in failures if f.fingerprint == fingerprint and f.attempt >= max_attempts), None)
+
+
+def attempt_of(assignment: Assignment, was_ready: bool, now_s: float) -> int:
+    """How many attempts in a row have failed, now that this one has."""
+    return 1 if was_ready and now_s - assignment.created_s > CALM_S else assignment.attempt
+
+
+def with_failure(known: Sequence[Failure], failure: Failure) -> tuple[Failure, ...]:
+    return (*known, failure)[-KEPT:]
+
+
+def pruned(world: World, model: ModelName, known: Sequence[Failure], now_s: float) -> tuple[Failure, ...]:
+    """Without what is long past; a failure by which a profile is given up stays."""
+    catalog_model = None if world.catalog is None else world.catalog.model(model)
+    if catalog_model is None or world.catalog is None:
+        return ()
+    calm_s = CALM_S + max(p.start_limit_s for p in catalog_model.profiles)
+    last = world.catalog.policy.max_attempts
+    return tuple(f for f in known if f.attempt >= last or now_s - f.at_s <= calm_s)

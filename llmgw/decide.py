@@ -1,0 +1,128 @@
+"""`decide(world, now) -> Plan`: everything the plane ever decides, as one pure function.
+
+Steps in order; each reads the world and what the pass has decided so far. `merge(world, decide(world, now))` is the
+world in which nothing is left to decide until something happens or `wake_at_s` comes.
+"""
+
+from dataclasses import replace
+
+from llmgw import (
+    adoption,
+    difference,
+    endpoints,
+    evidence,
+    filling,
+    holding,
+    members,
+    outbox,
+    pushing,
+    stopping,
+    table,
+    waits,
+)
+from llmgw.draft import Draft
+from llmgw.ids import NodeId
+from llmgw.judging import Judged, judge
+from llmgw.nodes import Survey, survey
+from llmgw.plan import Plan
+from llmgw.table import Table
+from llmgw.world import Wishes, World
+
+
+def decide(world: World, now_s: float) -> Plan:
+    """The plan for `world` at `now_s` (workflow time, epoch seconds)."""
+    judged = judge(world, now_s)
+    after = judged.world
+    seen = survey(after)
+    draft = Draft.over(after, now_s, seen, holding.reason(after, seen, now_s))
+    evidence.weigh(draft)
+    adoption.adopt(draft)
+    filling.fill(draft)
+    new_table = endpoints.table_of(draft)
+    change = table.difference(world.table, new_table)
+    revision = world.table_revision + bool(change)
+    stopping.command(draft, frozenset(new_table.endpoints), revision)
+    stopping.abandon_lost(draft)
+    kicked = outbox.write(draft)
+    pushed = pushing.due(draft, revision)
+    waits.tell(draft)
+    return _plan(world, judged, draft, new_table, kicked, pushed)
+
+
+def _plan(
+    world: World, judged: Judged, draft: Draft, new_table: Table, kicked: tuple[NodeId, ...], pushed: tuple[str, ...]
+) -> Plan:
+    after = draft.world
+    change = table.difference(world.table, new_table)
+    used = {a.spec for a in draft.assignments.values()}
+    wishes = _tidied(draft)
+    settled = holding.settled(after, draft.survey, draft.now_s)
+    if after.settling_since_s is not None and not settled:
+        draft.wake(holding.settle_until_s(after))
+    known = difference.known_of(draft)
+    nodes, routers = members.nodes(replace(after, wishes=wishes)), members.routers(after)
+    return Plan(
+        verdicts=judged.verdicts,
+        wishes=wishes if wishes != world.wishes else None,
+        assign=tuple(difference.changed(world.assignments, draft.assignments).values()),
+        gone=difference.removed(world.assignments, draft.assignments),
+        specs={k: v for k, v in difference.changed(world.specs, draft.specs).items() if k in used},
+        failures={k: v or () for k, v in difference.with_removed(world.failures, draft.failures).items()},
+        next_replica=draft.next_replica if draft.next_replica != world.next_replica else None,
+        known=difference.changed(world.known, known),
+        forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
+        unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
+        outbox={k: v or () for k, v in difference.with_removed(world.outbox, draft.outbox).items()},
+        kick=kicked,
+        put_models=change.put_models,
+        drop_models=change.drop_models,
+        put_endpoints=change.put_endpoints,
+        drop_endpoints=change.drop_endpoints,
+        push=pushed,
+        forget_routers=tuple(sorted(k for k in world.routers if k not in routers)),
+        waiting=difference.with_removed(world.waiting, draft.waits),
+        events=tuple(draft.events),
+        settled=settled,
+        jump_to_seq=_jump(after, draft.survey),
+        new_epoch=_new_epoch(after),
+        ended=after.ending and not draft.assignments,
+        wake_at_s=draft.wake_at_s(),
+        targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
+        more=judged.more or draft.more,
+    )
+
+
+def _tidied(draft: Draft) -> Wishes:
+    """Wishes without what is fulfilled: a leaving node that holds nothing, a takeover, tasks of nodes that are gone."""
+    world = draft.world
+    held = {a.node for a in draft.assignments.values()}
+    gone = {
+        id_
+        for id_ in world.wishes.leaving
+        if id_ not in held and not ((view := draft.survey.of(id_)) is not None and view.rows)
+    }
+    scales = {k: s for k, s in world.wishes.scales.items() if s.until_s is None or draft.now_s < s.until_s}
+    heard = {id_ for id_ in world.wishes.confirmed_lost if (v := draft.survey.of(id_)) is not None and v.judges}
+    takeover_s = None if world.fenced_by is not None and world.wishes.takeover_s else world.wishes.takeover_s
+    if not gone and not heard and len(scales) == len(world.wishes.scales) and takeover_s == world.wishes.takeover_s:
+        return world.wishes
+    return replace(
+        world.wishes,
+        leaving={k: v for k, v in world.wishes.leaving.items() if k not in gone},
+        tasks=tuple(t for t in world.wishes.tasks if t.node not in gone),
+        scales=scales,
+        confirmed_lost={k: v for k, v in world.wishes.confirmed_lost.items() if k not in heard},
+        takeover_s=takeover_s,
+    )
+
+
+def _jump(world: World, seen: Survey) -> int | None:
+    if world.overtaken_by is None or world.fenced_by is not None or not seen.all_heard():
+        return None
+    return world.overtaken_by.seq + holding.JUMP
+
+
+def _new_epoch(world: World) -> int | None:
+    if world.fenced_by is None or world.wishes.takeover_s is None:
+        return None
+    return max(world.epoch, world.fenced_by.epoch) + 1

@@ -1,0 +1,49 @@
+"""From a finished pass to its plan: only what differs from the world it was made from."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from llmgw import members
+from llmgw.draft import Draft
+from llmgw.ids import NodeId
+from llmgw.world import Known, World
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
+    """Entries that are new or other."""
+    return {key: value for key, value in after.items() if key not in before or before[key] != value}
+
+
+def removed(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[K, ...]:
+    return tuple(key for key in before if key not in after)
+
+
+def with_removed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
+    """Changed entries, and None for those that are gone."""
+    return {**changed(before, after), **dict.fromkeys(removed(before, after))}
+
+
+def known_of(draft: Draft) -> dict[NodeId, Known]:
+    """Identities as the reports of nodes that judge give them."""
+    return {
+        id_: Known(view.seen.machine, view.seen.boot, tuple(d.id for d in view.seen.inventory.devices))
+        for id_, view in draft.survey.nodes.items()
+        if view.judges and view.seen is not None
+    }
+
+
+def targets_changed(before: World, after: World) -> bool:
+    """Whether other streams have to be held, or other limits of silence hold."""
+    return _targets(before) != _targets(after)
+
+
+def _targets(world: World) -> object:
+    policy = world.catalog.policy if world.catalog is not None else None
+    return (
+        {id_: node.url for id_, node in members.nodes(world).items()},
+        {id_: router.url for id_, router in members.routers(world).items()},
+        None if policy is None else (policy.suspect_after_s, policy.lost_after_s),
+    )

@@ -1,0 +1,85 @@
+"""What the reports prove about our replicas: gone, failed, or still there.
+
+Absence counts only from a report whose token is no older than the last command that named the replica. A refused
+start is a wait. A new boot voids everything the node ran.
+"""
+
+from dataclasses import replace
+
+from llmgw import attempts
+from llmgw.draft import Draft
+from llmgw.nodes import NodeView
+from llmgw.wire import EngineState, ReplicaReport
+from llmgw.world import Assignment, Failure, StopCause, StopIntent
+
+
+def weigh(draft: Draft) -> None:
+    """Settle every assignment on a node whose report is evidence."""
+    for assignment in draft.sorted_assignments():
+        view = draft.survey.of(assignment.node)
+        if view is not None and view.judges and view.seen is not None:
+            _one(draft, assignment, view)
+    for model, known in draft.world.failures.items():
+        draft.set_failures(model, attempts.pruned(draft.world, model, known, draft.now_s))
+
+
+def _one(draft: Draft, assignment: Assignment, view: NodeView) -> None:
+    row = view.rows.get(assignment.replica)
+    if view.seen is not None and assignment.boot and view.seen.boot != assignment.boot:
+        draft.gone(assignment, f"{assignment.node} was booted anew")
+    elif row is None:
+        _absent(draft, assignment, view)
+    elif row.state is EngineState.FAILED:
+        _failed(draft, assignment, row)
+
+
+def _absent(draft: Draft, assignment: Assignment, view: NodeView) -> None:
+    if not _is_proof(draft, assignment, view):
+        return
+    if assignment.stop is not None and assignment.stop.commanded:
+        draft.gone(assignment, f"stopped on {assignment.node}: {assignment.stop.text}")
+    elif assignment.replica not in draft.world.refused:
+        _record(draft, assignment, None, "it is no longer on its node")
+        draft.gone(assignment, f"is no longer on {assignment.node}")
+
+
+def _is_proof(draft: Draft, assignment: Assignment, view: NodeView) -> bool:
+    sent = draft.world.sent.get(assignment.replica)
+    if sent is None:
+        return assignment.adopted  # it was there when it was adopted, and nobody has told it anything
+    token = None if view.seen is None else view.seen.token
+    ours = token is not None and (token.installation, token.epoch) == (draft.world.installation, draft.world.epoch)
+    return token is not None and ours and token.seq >= sent
+
+
+def _failed(draft: Draft, assignment: Assignment, row: ReplicaReport) -> None:
+    if assignment.stop is not None and assignment.stop.commanded:
+        return
+    if assignment.stop is None:
+        _record(draft, assignment, row, row.reason)
+    text = _how(row)
+    draft.event(f"replica/{assignment.replica}", f"failed on {assignment.node}: {text}")
+    stop = StopIntent(StopCause.FAILED, text, draft.now_s, -1, commanded=True, commanded_s=draft.now_s)
+    draft.put(replace(assignment, stop=stop))
+
+
+def _how(row: ReplicaReport) -> str:
+    code = f"exit code {row.exit_code}" if row.exit_code is not None else ""
+    return ", ".join(filter(None, (row.reason, code))) or "the engine ended"
+
+
+def _record(draft: Draft, assignment: Assignment, row: ReplicaReport | None, text: str) -> None:
+    was_ready = row is not None and row.was_ready
+    failure = Failure(
+        replica=assignment.replica,
+        node=assignment.node,
+        fingerprint=assignment.fingerprint,
+        at_s=draft.now_s,
+        was_ready=was_ready,
+        exit_code=None if row is None else row.exit_code,
+        text=_how(row) if row is not None else text,
+        log_tail=() if row is None else row.log_tail[-3:],
+        attempt=attempts.attempt_of(assignment, was_ready, draft.now_s),
+    )
+    known = draft.failures.get(assignment.model, ())
+    draft.set_failures(assignment.model, attempts.with_failure(known, failure))

@@ -1,0 +1,146 @@
+"""What each node still has to be told: the whole list of commands whose effect its report does not show yet.
+
+A list that only repeats what was just told kicks no lane: a repeat is due when a call failed and its back-off is over,
+or when an accepted command is not visible in the report after `REPEAT_S`.
+"""
+
+from collections.abc import Sequence
+
+from llmgw import adoption, stopping
+from llmgw.draft import Draft
+from llmgw.ids import DeviceId, NodeId
+from llmgw.nodes import NodeView
+from llmgw.wire import EngineState, RefusalCode
+from llmgw.world import Assignment, Call, Outgoing, OutgoingKind
+
+REPEAT_S = 5.0
+REFUSAL_RETRY_S = 5.0
+LONGEST_RETRY_S = 30.0
+LASTING_REFUSALS = frozenset(
+    {RefusalCode.NOT_ALLOWED, RefusalCode.NOT_FOUND, RefusalCode.UNSUPPORTED, RefusalCode.NO_SECRET}
+)
+"""Refusals that only an operator can mend: asked again seldom."""
+LASTING_RETRY_S = 30.0
+
+
+def retry_s(failures: int) -> float:
+    """Back-off after so many failed calls in a row."""
+    return min(LONGEST_RETRY_S, 0.5 * 2.0 ** min(failures, 10))
+
+
+def write(draft: Draft) -> tuple[NodeId, ...]:
+    """Fill the draft's outbox; the nodes whose lanes run now."""
+    if draft.hold:
+        return ()
+    claims = draft.claims()
+    by_node: dict[NodeId, list[Assignment]] = {}
+    for assignment in draft.sorted_assignments():
+        by_node.setdefault(assignment.node, []).append(assignment)
+    kicked: list[NodeId] = []
+    for id_, view in draft.survey.nodes.items():
+        if not view.listens:
+            continue
+        items = (*_stops(draft, view, by_node.get(id_, ())), *_starts(draft, view, by_node.get(id_, ()), claims))
+        tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
+        outgoing = (*items, *tasks)
+        if outgoing:
+            draft.outbox[id_] = outgoing
+            if _is_due(draft, id_, outgoing):
+                kicked.append(id_)
+    return tuple(kicked)
+
+
+def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
+    call = draft.world.calls.get(node, Call())
+    if call.failures and call.failed_s is not None:
+        due_s = call.failed_s + retry_s(call.failures)
+        draft.wake(due_s)
+        return draft.now_s >= due_s
+    if set(outgoing) - set(draft.world.outbox.get(node, ())):
+        return True
+    due_s = (call.asked_s or 0.0) + REPEAT_S
+    draft.wake(due_s)
+    return draft.now_s >= due_s
+
+
+# --- stops ---
+
+
+def _stops(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Outgoing]:
+    stops: list[Outgoing] = []
+    for assignment in mine:
+        if assignment.stop is None or not assignment.stop.commanded:
+            continue
+        row = view.rows.get(assignment.replica)
+        since_s = assignment.stop.commanded_s or draft.now_s
+        force_s = since_s + stopping.force_after_s(draft, assignment)
+        if draft.now_s >= force_s:
+            text = f"does not end on {view.node.id} for {draft.now_s - since_s:.0f} s; it is killed with force"
+            draft.wait(f"replica/{assignment.replica}", "stuck", "does not end; it is killed with force")
+            if f"replica/{assignment.replica}" not in draft.world.waiting:
+                draft.event(f"replica/{assignment.replica}", text)
+            stops.append(Outgoing(OutgoingKind.FORCE_STOP, assignment.replica))
+        elif row is None or row.state is not EngineState.STOPPING:
+            draft.wake(force_s)
+            stops.append(Outgoing(OutgoingKind.STOP, assignment.replica))
+        else:
+            draft.wake(force_s)
+    unclaimed = (
+        row
+        for replica, row in sorted(view.rows.items())
+        if replica not in draft.assignments and view.judges and adoption.is_to_stop(draft, row)
+    )
+    stops += [Outgoing(OutgoingKind.STOP, row.replica) for row in unclaimed]
+    return stops
+
+
+# --- starts ---
+
+
+def _starts(
+    draft: Draft, view: NodeView, mine: Sequence[Assignment], claims: dict[DeviceId, list[Assignment]]
+) -> list[Outgoing]:
+    policy = draft.world.catalog.policy if draft.world.catalog is not None else None
+    slots = policy.max_loading_per_node if policy is not None else 2
+    slots -= sum(1 for a in mine if _is_loading(view, a))
+    starts: list[Outgoing] = []
+    for assignment in mine:
+        if assignment.stop is not None or assignment.replica in view.rows or not view.judges:
+            continue
+        reason, until_s = _why_not(draft, assignment, claims)
+        if not reason and slots <= 0 and not _was_told(draft, assignment):
+            reason, until_s = f"{view.node.id} is loading as many replicas as it may at a time", None
+        if reason:
+            draft.wait(f"replica/{assignment.replica}", "waiting", reason, until_s)
+            continue
+        slots -= 1
+        starts.append(Outgoing(OutgoingKind.START, assignment.replica))
+    return starts
+
+
+def _is_loading(view: NodeView, assignment: Assignment) -> bool:
+    row = view.rows.get(assignment.replica)
+    return row is not None and row.state in (EngineState.STARTING, EngineState.LOADING) and not row.was_ready
+
+
+def _was_told(draft: Draft, assignment: Assignment) -> bool:
+    return assignment.replica in draft.world.sent
+
+
+def _why_not(
+    draft: Draft, assignment: Assignment, claims: dict[DeviceId, list[Assignment]]
+) -> tuple[str, float | None]:
+    """Why a start is not told now, and until when at the latest."""
+    others = sorted(
+        {a.replica for c in assignment.claims for a in claims.get(c.device, ()) if a.replica != assignment.replica}
+    )
+    if others:
+        return f"its devices on {assignment.node} are still being released by {', '.join(others)}", None
+    refused = draft.world.refused.get(assignment.replica)
+    if refused is None:
+        return "", None
+    again_s = refused.at_s + (LASTING_RETRY_S if refused.code in LASTING_REFUSALS else REFUSAL_RETRY_S)
+    if draft.now_s >= again_s:
+        return "", None
+    draft.wake(again_s)
+    return f"{assignment.node} refuses: {refused.text}", None

@@ -1,0 +1,110 @@
+"""From a wish to stop to the command, in one order for every engine: withdrawn from every live router and
+acknowledged, nothing in flight or the drain limit over, then the Stop. Once commanded there is no way back."""
+
+from dataclasses import replace
+
+from llmgw import members
+from llmgw.draft import Draft
+from llmgw.ids import ReplicaId, RouterId
+from llmgw.world import Assignment, RouterFacts, SilenceLevel, StopCause, StopIntent, World
+
+UNACKNOWLEDGED_LIMIT_S = 30.0
+"""So much longer than the drain limit is waited for a router that never acknowledges a withdrawal."""
+ABANDON_AFTER_S = 600.0
+"""An ending fleet waits this long for a lost node."""
+
+
+def live_routers(world: World) -> dict[RouterId, RouterFacts]:
+    """Routers whose acknowledgement counts: declared and not silent."""
+    return {id_: world.routers.get(id_, RouterFacts()) for id_ in members.routers(world) if not _is_silent(world, id_)}
+
+
+def _is_silent(world: World, router: RouterId) -> bool:
+    silence = world.silence.get(f"router/{router}")
+    return silence is not None and silence.level is not SilenceLevel.HEARD
+
+
+def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> None:
+    """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
+    routers = live_routers(draft.world)
+    for assignment in draft.sorted_assignments():
+        stop = assignment.stop
+        if stop is None or stop.commanded or assignment.replica in published:
+            continue
+        if stop.withdrawn_at < 0:
+            stop = replace(stop, withdrawn_at=revision)
+            draft.put(replace(assignment, stop=stop))
+        reason = draft.hold or _why_not_yet(draft, assignment, stop, routers)
+        if reason:
+            draft.wait(f"replica/{assignment.replica}", "draining", reason)
+        else:
+            given = replace(stop, commanded=True, commanded_s=draft.now_s)
+            draft.put(replace(assignment, stop=given))
+            draft.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
+
+
+def _why_not_yet(draft: Draft, assignment: Assignment, stop: StopIntent, routers: dict[RouterId, RouterFacts]) -> str:
+    """What the stop waits for; empty when it may be commanded."""
+    now_s, limit_s = draft.now_s, drain_limit_s(draft.world, assignment)
+    view = draft.survey.of(assignment.node)
+    if stop.cause is StopCause.REPLACED and view is not None and view.is_silent:
+        return ""  # withdrawn since it fell silent; it is told when it is back
+    grace_s = _grace_s(draft.world, stop)
+    if now_s < stop.since_s + grace_s:
+        draft.wake(stop.since_s + grace_s)
+        return f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
+    behind = sorted(id_ for id_, facts in routers.items() if facts.acked_revision < stop.withdrawn_at)
+    if behind and now_s < stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S and _was_ready(draft, assignment):
+        draft.wake(stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S)
+        return f"waits until {', '.join(behind)} has taken it out of its table"
+    busy = sorted(id_ for id_, facts in routers.items() if assignment.replica in facts.draining)
+    if busy and now_s < stop.since_s + limit_s:
+        draft.wake(stop.since_s + limit_s)
+        return f"requests are in flight at {', '.join(busy)}; at most {limit_s:g} s"
+    return ""
+
+
+def _was_ready(draft: Draft, assignment: Assignment) -> bool:
+    """A replica that never was ready never was published, so nobody has to withdraw it."""
+    view = draft.survey.of(assignment.node)
+    row = None if view is None else view.rows.get(assignment.replica)
+    return row is None or row.was_ready
+
+
+def drain_limit_s(world: World, assignment: Assignment) -> float:
+    """The profile's limit, else the policy's."""
+    if world.catalog is None:
+        return 120.0
+    model = world.catalog.model(assignment.model)
+    profiles = () if model is None else model.profiles
+    own = next((p.drain_limit_s for p in profiles if p.name == assignment.profile), None)
+    return world.catalog.policy.drain_limit_s if own is None else own
+
+
+def _grace_s(world: World, stop: StopIntent) -> float:
+    if stop.cause is not StopCause.REMOVED or world.catalog is None:
+        return 0.0
+    return world.catalog.policy.removal_grace_s
+
+
+def abandon_lost(draft: Draft) -> None:
+    """An ending fleet gives up what its lost nodes hold after a while; they are settled if they ever return."""
+    if not draft.world.ending:
+        return
+    for assignment in draft.sorted_assignments():
+        silence = draft.world.silence.get(f"node/{assignment.node}")
+        view = draft.survey.of(assignment.node)
+        if view is None or silence is None or not view.is_silent:
+            continue
+        if draft.now_s >= silence.since_s + ABANDON_AFTER_S:
+            draft.gone(assignment, f"abandoned on {assignment.node}, which is lost")
+        else:
+            draft.wake(silence.since_s + ABANDON_AFTER_S)
+
+
+def force_after_s(draft: Draft, assignment: Assignment) -> float:
+    """How long a commanded stop may take before it is repeated with force."""
+    spec = draft.specs.get(assignment.spec)
+    if spec is None:
+        return 180.0
+    return 3 * (spec.stop.term_limit_s + spec.stop.second_term_limit_s + spec.stop.kill_limit_s) + 30.0

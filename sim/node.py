@@ -1,0 +1,192 @@
+"""A node as a pure state machine: what an agent answers and reports, without processes or clocks.
+
+It keeps the promises of the wire (fencing, idempotent commands, no double booking, absence only after proof) and
+has the faults of real nodes: slow starts, crashes, stops that take their time, restarts with another instance.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from llmgw import fencing
+from llmgw.fencing import Fence
+from llmgw.ids import DeviceId, NodeId, ReplicaId
+from llmgw.observation import NodeSeen
+from llmgw.wire import (
+    BatchReply,
+    Command,
+    CommandBatch,
+    CommandResult,
+    Device,
+    EngineState,
+    ErrorCode,
+    ErrorReply,
+    Inventory,
+    Mark,
+    Outcome,
+    Owner,
+    Refusal,
+    RefusalCode,
+    ReplicaReport,
+    Start,
+    Stop,
+    Token,
+)
+
+
+@dataclass
+class Engine:
+    start: Start
+    mark: Mark
+    port: int
+    state: EngineState = EngineState.STARTING
+    ready_at_s: float = 0.0
+    gone_at_s: float | None = None
+    was_ready: bool = False
+    exit_code: int | None = None
+
+
+@dataclass
+class SimNode:
+    id: NodeId
+    devices: tuple[Device, ...]
+    start_s: float = 3.0
+    stop_s: float = 1.0
+    boot: str = "boot-1"
+    instance: str = "agent-1"
+    revision: int = 0
+    token: Token | None = None
+    engines: dict[ReplicaId, Engine] = field(default_factory=dict)
+    ports: int = 20000
+    starts: list[ReplicaId] = field(default_factory=list)
+    """Every start that was ever accepted, in order."""
+    crash_starts: bool = False
+    """Every engine exits while it loads."""
+
+    # --- time ---
+
+    def advance(self, now_s: float) -> None:
+        """Let engines become ready, and stopping ones end with proof."""
+        for replica, engine in list(self.engines.items()):
+            if engine.state is EngineState.STOPPING and engine.gone_at_s is not None and now_s >= engine.gone_at_s:
+                del self.engines[replica]
+                self.revision += 1
+            elif engine.state is EngineState.STARTING and now_s >= engine.ready_at_s:
+                if self.crash_starts:
+                    self.crash(replica)
+                else:
+                    engine.state, engine.was_ready = EngineState.READY, True
+                    self.revision += 1
+
+    # --- the door ---
+
+    def commands(self, batch: CommandBatch, now_s: float) -> BatchReply | ErrorReply:
+        """One batch, as an agent takes it."""
+        fence = fencing.compare(batch.token, self.token)
+        if fence is Fence.STALE:
+            return ErrorReply(code=ErrorCode.STALE_TOKEN, message="stale", held=self.token)
+        if fence is Fence.FOREIGN:
+            return ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="foreign", held=self.token, owner=self.owner)
+        self.token = batch.token
+        self.revision += 1
+        return BatchReply(token=batch.token, results=tuple(self._one(c, batch.token, now_s) for c in batch.commands))
+
+    @property
+    def owner(self) -> Owner | None:
+        return None if self.token is None else fencing.owner_of(self.token)
+
+    def _one(self, command: Command, token: Token, now_s: float) -> CommandResult:
+        if isinstance(command, Start):
+            return self._start(command, token, now_s)
+        if isinstance(command, Stop):
+            return self._stop(command, now_s)
+        return CommandResult(subject="task", outcome=Outcome.ACCEPTED)
+
+    def _start(self, start: Start, token: Token, now_s: float) -> CommandResult:
+        if start.replica in self.engines:
+            return CommandResult(subject=start.replica, outcome=Outcome.ALREADY)
+        taken = {c.device for e in self.engines.values() for c in e.start.claims}
+        wanted = {c.device for c in start.claims}
+        if wanted & taken:
+            return _refused(start.replica, RefusalCode.DEVICE_CLAIMED)
+        if wanted - {d.id for d in self.devices}:
+            return _refused(start.replica, RefusalCode.DEVICE_UNKNOWN)
+        self.ports += 1
+        mark = Mark(
+            installation=token.installation, fleet=token.fleet, replica=start.replica, epoch=token.epoch, seq=token.seq
+        )
+        self.engines[start.replica] = Engine(start, mark, self.ports, ready_at_s=now_s + self.start_s)
+        self.starts.append(start.replica)
+        return CommandResult(subject=start.replica, outcome=Outcome.ACCEPTED)
+
+    def _stop(self, stop: Stop, now_s: float) -> CommandResult:
+        engine = self.engines.get(stop.replica)
+        if engine is None or engine.state is EngineState.STOPPING:
+            return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)
+        took_s = 0.1 if engine.state is EngineState.FAILED or stop.force else self.stop_s
+        engine.state, engine.gone_at_s = EngineState.STOPPING, now_s + took_s
+        return CommandResult(subject=stop.replica, outcome=Outcome.ACCEPTED)
+
+    # --- faults ---
+
+    def crash(self, replica: ReplicaId) -> None:
+        engine = self.engines.get(replica)
+        if engine is not None and engine.state is not EngineState.STOPPING:
+            engine.state, engine.exit_code = EngineState.FAILED, 1
+            self.revision += 1
+
+    def restart_agent(self) -> None:
+        """Engines live on; the agent is another instance and knows them again."""
+        number = int(self.instance.rpartition("-")[2]) + 1
+        self.instance, self.revision = f"agent-{number}", 0
+
+    def reboot(self) -> None:
+        self.engines.clear()
+        number = int(self.boot.rpartition("-")[2]) + 1
+        self.boot = f"boot-{number}"
+        self.restart_agent()
+
+    # --- what it says ---
+
+    def report(self) -> NodeSeen:
+        return NodeSeen(
+            node=self.id,
+            machine=f"machine-{self.id}",
+            boot=self.boot,
+            instance=self.instance,
+            revision=self.revision,
+            token=self.token,
+            owner=self.owner,
+            inventory=Inventory(devices=self.devices, host_memory_mib=1 << 20),
+            replicas=tuple(self._row(r, e) for r, e in sorted(self.engines.items())),
+        )
+
+    def _row(self, replica: ReplicaId, engine: Engine) -> ReplicaReport:
+        return ReplicaReport(
+            replica=replica,
+            model=engine.start.model,
+            mark=engine.mark,
+            fingerprint=engine.start.fingerprint,
+            attempt=engine.start.attempt,
+            state=engine.state,
+            claims=engine.start.claims,
+            served_name=engine.start.launch.served_name,
+            url=f"http://{self.id}:{engine.port}",
+            port=engine.port,
+            was_ready=engine.was_ready,
+            exit_code=engine.exit_code,
+            reason="the process ended" if engine.state is EngineState.FAILED else "",
+        )
+
+
+def _refused(replica: ReplicaId, code: RefusalCode) -> CommandResult:
+    return CommandResult(subject=replica, outcome=Outcome.REFUSED, refusal=Refusal(code=code, message=str(code)))
+
+
+def devices(node: str, count: int, kind: str = "h100", memory_mib: int | None = 81920) -> tuple[Device, ...]:
+    """`count` equal devices with identities of their own."""
+    one = Device(id=DeviceId(""), index=0, kind=kind, vendor="nvidia", memory_mib=memory_mib)
+    return tuple(one.model_copy(update={"id": DeviceId(f"GPU-{node}-{i}"), "index": i}) for i in range(count))
+
+
+def with_inventory(node: SimNode, new: tuple[Device, ...]) -> SimNode:
+    """The same node with other devices."""
+    return replace(node, devices=new, revision=node.revision + 1)

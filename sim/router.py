@@ -1,0 +1,75 @@
+"""A router as a pure state machine: one table per fleet, fenced, with requests in flight per endpoint."""
+
+from dataclasses import dataclass, field
+
+from llmgw import fencing, table
+from llmgw.fencing import Fence
+from llmgw.ids import ReplicaId, RouterId
+from llmgw.observation import RouterSeen
+from llmgw.table import Table
+from llmgw.wire import ErrorCode, ErrorReply, HeldTable, RouterTable, TablePatch, TableReply, Token
+
+
+@dataclass
+class SimRouter:
+    id: RouterId
+    table: Table = table.EMPTY
+    token: Token | None = None
+    in_flight: dict[ReplicaId, int] = field(default_factory=dict)
+    instance: str = "router-1"
+    revision: int = 0
+
+    def put(self, whole: RouterTable) -> TableReply | ErrorReply:
+        if (refusal := self._fence(whole.token)) is not None:
+            return refusal
+        return self._take(table.build(whole.models, whole.endpoints), whole.token)
+
+    def patch(self, patch: TablePatch) -> TableReply | ErrorReply:
+        if (refusal := self._fence(patch.token)) is not None:
+            return refusal
+        if patch.base != self.table.digest:
+            return ErrorReply(code=ErrorCode.BASE_DIFFERS, message="another base", digest=self.table.digest)
+        return self._take(table.apply(self.table, patch), patch.token)
+
+    def _fence(self, token: Token) -> ErrorReply | None:
+        fence = fencing.compare(token, self.token)
+        if fence is Fence.STALE:
+            return ErrorReply(code=ErrorCode.STALE_TOKEN, message="stale", held=self.token)
+        if fence is Fence.FOREIGN:
+            return ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="foreign", held=self.token)
+        return None
+
+    def _take(self, new: Table, token: Token) -> TableReply:
+        self.table, self.token = new, token
+        self.revision += 1
+        return TableReply(token=token, digest=new.digest, draining=self.draining())
+
+    def draining(self) -> tuple[ReplicaId, ...]:
+        return tuple(sorted(r for r, n in self.in_flight.items() if n > 0 and r not in self.table.endpoints))
+
+    def begin(self, replica: ReplicaId) -> None:
+        """A request goes to an endpoint; only what the table names can be picked."""
+        if replica not in self.table.endpoints:
+            raise AssertionError(f"{replica} is not in the table of {self.id}")
+        self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
+
+    def end(self, replica: ReplicaId) -> None:
+        self.in_flight[replica] -= 1
+        if self.in_flight[replica] == 0:
+            del self.in_flight[replica]
+            self.revision += 1
+
+    def lose_memory(self) -> None:
+        """Restarted without its disk: no table at all."""
+        self.table, self.token, self.in_flight = table.EMPTY, None, {}
+        self.restart()
+
+    def restart(self) -> None:
+        number = int(self.instance.rpartition("-")[2]) + 1
+        self.instance, self.revision, self.in_flight = f"router-{number}", 0, {}
+
+    def state(self) -> RouterSeen:
+        held = None if self.token is None else HeldTable(token=self.token, digest=self.table.digest)
+        return RouterSeen(
+            router=self.id, instance=self.instance, revision=self.revision, held=held, draining=self.draining()
+        )
