@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from llmgw.canonical import canonical_json
 from llmgw.catalog import MAX_COMPRESSED_BYTES, MAX_PLAIN_BYTES
-from llmgw.sentences import cut
+from llmgw.sentences import cut, json_kind
 
 ENCODING = "zlib+base64"
 
@@ -77,8 +77,5 @@ def _inflated(packed: bytes) -> bytes:
 def _mapping(raw: object) -> Mapping[str, object]:
     if isinstance(raw, Mapping):
         return raw
-    if isinstance(raw, str):
-        kind = "a text, not a JSON object (YAML is read by `llmgw apply` only)"
-    else:
-        kind = {list: "a list", type(None): "null"}.get(type(raw), f"a {type(raw).__name__}") + ", not a JSON object"
-    raise NotACatalogError(f"a catalog is one JSON object, got {kind}: {HOW}")
+    yaml = " (YAML is read by `llmgw apply` only)" if isinstance(raw, str) else ""
+    raise NotACatalogError(f"a catalog is one JSON object, not {json_kind(raw)}{yaml}: {HOW}")

@@ -124,7 +124,7 @@ def _in_force(world: World, new: Catalog, digest: str) -> World:
     before = members.declared_nodes(world)
     world = replace(world, catalog=new, digest=digest, generation=world.generation + 1, held=None)
     declared = members.declared_nodes(world)
-    for id_ in before.keys() - declared.keys() - world.wishes.added_nodes.keys():
+    for id_ in sorted(before.keys() - declared.keys() - world.wishes.added_nodes.keys()):
         world = replace(world, wishes=leave(world, before[id_]))
     return _without_stale_wishes(world)
 
