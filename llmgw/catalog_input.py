@@ -9,20 +9,18 @@ import binascii
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from llmgw.canonical import canonical_json
-from llmgw.catalog import MAX_COMPRESSED_BYTES
-from llmgw.sentences import cut
+from llmgw.catalog import MAX_COMPRESSED_BYTES, MAX_PLAIN_BYTES
+from llmgw.sentences import cut, json_kind
 
 ENCODING = "zlib+base64"
 
-HOW = (
-    "send one JSON object such as the output of `llmgw validate --json`, "
-    "or let `llmgw apply FILE` read YAML and send it"
-)
+HOW = 'send one JSON object such as {"models": [...]}, or let `llmgw apply FILE` read YAML and send it'
 
 
-class NotACatalog(ValueError):
+class NotACatalogError(ValueError):
     """The arguments hold no catalog mapping. The text says why and how to mend it."""
 
 
@@ -31,29 +29,38 @@ def compress_catalog(raw: Mapping[str, object]) -> dict[str, str]:
     return {"encoding": ENCODING, "catalog": base64.b64encode(zlib.compress(canonical_json(raw), 9)).decode()}
 
 
-def catalog_argument(args: object) -> Mapping[str, object]:
-    """The catalog mapping that was sent as the only argument, expanded. Raises `NotACatalog`."""
+@dataclass(frozen=True, slots=True)
+class SentCatalog:
+    """A catalog's mapping as it was sent, and how large its canonical JSON may be when it came that way."""
+
+    raw: Mapping[str, object]
+    limit_bytes: int
+
+
+def sent_catalog(args: object) -> SentCatalog:
+    """The catalog in the only argument of `args`, expanded. Raises `NotACatalogError`."""
     if isinstance(args, Sequence) and not isinstance(args, str):
         if len(args) != 1:
-            raise NotACatalog(f"a catalog is one argument, got {len(args)}: {HOW}")
+            raise NotACatalogError(f"a catalog is one argument, got {len(args)}: {HOW}")
         args = args[0]
-    return _mapping(expand(args))
+    expanded = expand(args)
+    return SentCatalog(_mapping(expanded), MAX_PLAIN_BYTES if expanded is args else MAX_COMPRESSED_BYTES)
 
 
 def expand(raw: object) -> object:
-    """`raw` itself, or what its envelope holds. Raises `NotACatalog`; never makes more than 2 MiB of it."""
+    """`raw` itself, or what its envelope holds. Raises `NotACatalogError`; never makes more than 2 MiB of it."""
     if not isinstance(raw, Mapping) or "encoding" not in raw:
         return raw
     packed = raw.get("catalog")
     if raw["encoding"] != ENCODING or not isinstance(packed, str) or len(raw) != 2:
         shape = f'{{"encoding": "{ENCODING}", "catalog": "<text>"}}'
-        raise NotACatalog(f"a compressed catalog is {shape} and nothing else: let `llmgw apply FILE` make it")
+        raise NotACatalogError(f"a compressed catalog is {shape} and nothing else: let `llmgw apply FILE` make it")
     try:
         return json.loads(_inflated(base64.b64decode(packed, validate=True)))
     except (binascii.Error, zlib.error, UnicodeDecodeError) as error:
-        raise NotACatalog(f"the compressed catalog is damaged ({cut(str(error), 100)}): send it again") from error
+        raise NotACatalogError(f"the compressed catalog is damaged ({cut(str(error), 100)}): send it again") from error
     except (json.JSONDecodeError, RecursionError) as error:
-        raise NotACatalog(f"the compressed catalog holds no JSON ({cut(str(error), 100)}): {HOW}") from error
+        raise NotACatalogError(f"the compressed catalog holds no JSON ({cut(str(error), 100)}): {HOW}") from error
 
 
 def _inflated(packed: bytes) -> bytes:
@@ -61,17 +68,14 @@ def _inflated(packed: bytes) -> bytes:
     data = inflater.decompress(packed, MAX_COMPRESSED_BYTES + 1)
     if len(data) > MAX_COMPRESSED_BYTES:
         limit = MAX_COMPRESSED_BYTES >> 20
-        raise NotACatalog(f"the catalog is larger than {limit} MiB: split the fleet into several")
+        raise NotACatalogError(f"the catalog is larger than {limit} MiB: split the fleet into several")
     if not inflater.eof or inflater.unused_data:
-        raise NotACatalog("the compressed catalog is cut off or has something behind it: send it again")
+        raise NotACatalogError("the compressed catalog is cut off or has something behind it: send it again")
     return data
 
 
 def _mapping(raw: object) -> Mapping[str, object]:
     if isinstance(raw, Mapping):
         return raw
-    if isinstance(raw, str):
-        kind = "a text, not a JSON object (YAML is read by `llmgw apply` only)"
-    else:
-        kind = {list: "a list", type(None): "null"}.get(type(raw), f"a {type(raw).__name__}") + ", not a JSON object"
-    raise NotACatalog(f"a catalog is one JSON object, got {kind}: {HOW}")
+    yaml = " (YAML is read by `llmgw apply` only)" if isinstance(raw, str) else ""
+    raise NotACatalogError(f"a catalog is one JSON object, not {json_kind(raw)}{yaml}: {HOW}")

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 
 from llmgw import members
 from llmgw.catalog import Catalog, catalog_digest
-from llmgw.catalog_input import NotACatalog, catalog_argument
+from llmgw.catalog_input import NotACatalogError, sent_catalog
 from llmgw.diff import differences
 from llmgw.node_orders import leave
 from llmgw.order import Order, Problems
 from llmgw.orders import parse_order
 from llmgw.plan import Judgement, Verdict
-from llmgw.problems import Severity
 from llmgw.removal_guard import CONFIRM_AFTER_S, is_confirmed, too_many_removed
 from llmgw.sentences import cut, cut_list
-from llmgw.validation import Checked, check
+from llmgw.validation import check
 from llmgw.world import HeldCatalog, Input, InputKind, World
 
 MAX_PROBLEMS = 20
@@ -74,7 +73,7 @@ def _one(world: World, item: Input, now_s: float) -> tuple[World, Verdict]:
                 return _catalog(world, item)
             case InputKind.ORDER:
                 return _order(world, item, now_s)
-    except Exception as error:
+    except Exception as error:  # one input that is not understood never stops the others
         problem = f"internal error while judging this input: {type(error).__name__}: {error}"
         return world, _refused(world, item, (problem,))
 
@@ -86,12 +85,13 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
     if world.ending:
         return world, _refused(world, item, ("the fleet is ending: start it anew before giving it a catalog",))
     try:
-        checked = check(catalog_argument(item.raw))
-    except NotACatalog as error:
+        sent = sent_catalog(item.raw)
+    except NotACatalogError as error:
         return world, _refused(world, item, (str(error),))
-    errors, warnings = _texts(checked)
+    checked = check(sent.raw, limit_bytes=sent.limit_bytes)
+    warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
-        return world, _refused(world, item, errors, warnings)
+        return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
     return _valid_catalog(world, item, checked.catalog, warnings)
 
 
@@ -124,7 +124,7 @@ def _in_force(world: World, new: Catalog, digest: str) -> World:
     before = members.declared_nodes(world)
     world = replace(world, catalog=new, digest=digest, generation=world.generation + 1, held=None)
     declared = members.declared_nodes(world)
-    for id_ in before.keys() - declared.keys() - world.wishes.added_nodes.keys():
+    for id_ in sorted(before.keys() - declared.keys() - world.wishes.added_nodes.keys()):
         world = replace(world, wishes=leave(world, before[id_]))
     return _without_stale_wishes(world)
 
@@ -151,12 +151,6 @@ def _shadowed(world: World, new: Catalog) -> Problems:
         *(f"node {id_} was also added by an order, with other values: the catalog's count" for id_ in nodes),
         *(f"router {id_} was also added by an order, with other values: the catalog's count" for id_ in routers),
     )
-
-
-def _texts(checked: Checked) -> tuple[Problems, Problems]:
-    """Errors and warnings as sentences."""
-    errors = tuple(p.sentence() for p in checked.problems if p.severity is Severity.ERROR)
-    return errors, tuple(p.sentence() for p in checked.problems if p.severity is Severity.WARNING)
 
 
 # --- orders --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from llmgw.fleet_orders import RoutersAdd, RoutersRemove, Takeover
 from llmgw.model_orders import Restart, ScaleModel, Wake
 from llmgw.node_orders import ConfirmLost, Cordon, DrainNode, NodesAdd, NodesRemove, RemoveWeights, Uncordon
 from llmgw.order import Order, Problems
-from llmgw.sentences import cut, unknown
+from llmgw.sentences import cut, json_kind, unknown
 
 ORDERS: Mapping[str, type[Order]] = {
     order.name: order
@@ -75,24 +75,8 @@ def _sentence(kind: type[Order], detail: ErrorDetails) -> str:
         return unknown("field", where, kind.model_fields)
     if detail["type"] == "missing":
         return f"`{cut(where, 80)}` is missing"
-    got = f", not {_kind_of(detail['input'])}" if detail["type"].endswith("_type") else ""
+    got = f", not {json_kind(detail['input'])}" if detail["type"].endswith("_type") else ""
     return cut(f"`{cut(where, 80)}`: {detail['msg'].removeprefix('Value error, ')}{got}")
-
-
-def _kind_of(value: object) -> str:
-    """JSON's word for the type. The value is not quoted: it could be a secret."""
-    return _JSON_TYPES.get(type(value), "something else")
-
-
-_JSON_TYPES: Mapping[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    type(None): "null",
-}
 
 
 def _example(kind: type[Order]) -> str:

@@ -3,7 +3,7 @@
 Every text made here survives UTF-8 and stays within its limit, because it is carried through histories.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from llmgw.wire import MAX_ERROR_CHARS
@@ -54,3 +54,19 @@ def lasting(seconds: float) -> str:
         return f"{whole // 60} min"
     hours, rest = divmod(whole, 3600)
     return f"{hours} h {rest // 60} min" if rest >= 60 else f"{hours} h"
+
+
+def json_kind(value: object) -> str:
+    """JSON's word for the type of `value`, which is not quoted: it could be a secret."""
+    return _JSON_KINDS.get(type(value), "something else")
+
+
+_JSON_KINDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
