@@ -126,6 +126,10 @@ class Failure:
     exit_code: int | None
     text: str
     log_tail: tuple[str, ...] = ()
+    attempt: int = 1
+    """How many attempts in a row have failed with it; one that was ready for long begins anew."""
+    replaced: bool = False
+    """Another attempt was made since."""
 
 
 # --- what was seen -------------------------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ class SilenceLevel(StrEnum):
 class Silence:
     level: SilenceLevel
     since_s: float
-    """Workflow time at which the level was observed."""
+    """Workflow time at which it fell silent, or was heard again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,9 @@ class RouterFacts:
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
     confirmed_s: float | None = None
+    asked_revision: int = -1
+    asked_s: float | None = None
+    """The newest revision that was sent, acknowledged or not, and when."""
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
@@ -199,6 +206,8 @@ class Call:
     problem: str = ""
     told_s: float | None = None
     """When a batch was last answered."""
+    asked_s: float | None = None
+    """When a batch last left."""
 
 
 # --- what people want ----------------------------------------------------------------------------------------------

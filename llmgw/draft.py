@@ -1,0 +1,124 @@
+"""A pass in the making: the working copies that the steps of `decide` fill, over one immutable world.
+
+Steps read `world` for what was, and the draft for what this pass has decided so far.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, SpecId
+from llmgw.nodes import Survey
+from llmgw.wire import LaunchSpec
+from llmgw.world import Assignment, Event, Failure, Outgoing, StopCause, StopIntent, Waiting, World
+
+MAX_EVENTS = 50
+
+
+@dataclass
+class Draft:
+    world: World
+    now_s: float
+    survey: Survey
+    hold: str = ""
+    """Why nothing is started and no stop commanded in this pass; empty when the plane acts."""
+    assignments: dict[ReplicaId, Assignment] = field(default_factory=dict)
+    specs: dict[SpecId, LaunchSpec] = field(default_factory=dict)
+    failures: dict[ModelName, tuple[Failure, ...]] = field(default_factory=dict)
+    unclaimed: dict[ReplicaId, float] = field(default_factory=dict)
+    outbox: dict[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)
+    waits: dict[str, Waiting] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    next_replica: int = 0
+    wakes_s: list[float] = field(default_factory=list)
+    more: bool = False
+
+    @classmethod
+    def over(cls, world: World, now_s: float, survey: Survey, hold: str) -> "Draft":
+        return cls(
+            world=world,
+            now_s=now_s,
+            survey=survey,
+            hold=hold,
+            assignments=dict(world.assignments),
+            specs=dict(world.specs),
+            failures=dict(world.failures),
+            unclaimed=dict(world.unclaimed),
+            next_replica=world.next_replica,
+        )
+
+    # --- assignments ---
+
+    def sorted_assignments(self) -> list[Assignment]:
+        """By id: no step's outcome depends on the order in which things were learned."""
+        return [a for _, a in sorted(self.assignments.items())]
+
+    def put(self, assignment: Assignment) -> None:
+        self.assignments[assignment.replica] = assignment
+
+    def gone(self, assignment: Assignment, text: str) -> None:
+        """Proven gone: its devices are free from this pass on."""
+        del self.assignments[assignment.replica]
+        self.event(f"replica/{assignment.replica}", text)
+
+    def want_stop(self, assignment: Assignment, cause: StopCause, text: str) -> None:
+        """Wish that it stops. A wish that exists already keeps its age."""
+        if assignment.stop is None:
+            self.put(replace(assignment, stop=StopIntent(cause, text, self.now_s, -1)))
+            self.event(f"replica/{assignment.replica}", f"will stop: {text}")
+        elif assignment.stop.cause is not cause and not assignment.stop.commanded:
+            self.put(replace(assignment, stop=replace(assignment.stop, cause=cause, text=text)))
+
+    def take_back(self, assignment: Assignment) -> None:
+        """It is wanted again, and nothing irrevocable has happened."""
+        if assignment.stop is not None and not assignment.stop.commanded:
+            self.put(replace(assignment, stop=None))
+            self.event(f"replica/{assignment.replica}", "is wanted again and goes on")
+
+    def set_failures(self, model: ModelName, failures: tuple[Failure, ...]) -> None:
+        if failures:
+            self.failures[model] = failures
+        else:
+            self.failures.pop(model, None)
+
+    def claims(self) -> dict[DeviceId, list[Assignment]]:
+        """Who holds or waits for each device."""
+        held: dict[DeviceId, list[Assignment]] = {}
+        for assignment in self.sorted_assignments():
+            for part in assignment.parts:
+                for claim in part.claims:
+                    held.setdefault(claim.device, []).append(assignment)
+        return held
+
+    # --- telling ---
+
+    def event(self, subject: str, text: str) -> None:
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(Event(self.now_s, subject, text))
+
+    def wait(self, subject: str, code: str, text: str, until_s: float | None = None) -> None:
+        """Say why something wanted is not done. The age stays while code and text do; the first word counts."""
+        if subject in self.waits:
+            return
+        before = self.world.waiting.get(subject)
+        same = before is not None and (before.code, before.text) == (code, text)
+        since_s = before.since_s if before is not None and same else self.now_s
+        self.waits[subject] = Waiting(subject, code, text, since_s, until_s)
+        if until_s is not None:
+            self.wake(until_s)
+
+    def wake(self, at_s: float) -> None:
+        """Something may change by itself at this moment."""
+        if at_s > self.now_s:
+            self.wakes_s.append(at_s)
+
+    def wake_at_s(self) -> float | None:
+        """The earliest such moment, rounded up to whole seconds."""
+        return float(math.ceil(min(self.wakes_s))) if self.wakes_s else None
+
+
+def by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignment]]:
+    grouped: dict[ModelName, list[Assignment]] = {}
+    for assignment in assignments:
+        grouped.setdefault(assignment.model, []).append(assignment)
+    return grouped

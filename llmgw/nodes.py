@@ -1,0 +1,185 @@
+"""Nodes as a pass sees them: derived anew from what is declared, the last report and the facts about silence.
+
+Nothing here is stored. A node that is set aside or belongs to somebody else is never told anything, and its reports
+judge nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from llmgw import members
+from llmgw.catalog import Node
+from llmgw.ids import NodeId, ReplicaId
+from llmgw.wire import Owner, ReplicaReport
+from llmgw.world import Drain, Seen, SilenceLevel, World
+
+BRAKE_LEAST_NODES = 3
+BRAKE_SHARE = 0.25
+BRAKE_WINDOW_S = 60.0
+
+
+class NodeState(StrEnum):
+    UNKNOWN = "unknown"  # not heard in this run, and not silent for long enough to say more
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    LOST = "lost"
+    SET_ASIDE = "set_aside"  # its identity is in doubt
+    FOREIGN = "foreign"  # belongs to another installation or fleet
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node in this pass. `frozen`: the brake holds whatever its silence would cause."""
+
+    node: Node
+    state: NodeState
+    seen: Seen | None
+    rows: Mapping[ReplicaId, ReplicaReport]
+    """Engines that carry our mark."""
+    cordoned: bool = False
+    drain: Drain | None = None
+    leaving: bool = False
+    frozen: bool = False
+    note: str = ""
+
+    @property
+    def judges(self) -> bool:
+        """Whether its last report is evidence."""
+        return self.state is NodeState.HEALTHY
+
+    @property
+    def listens(self) -> bool:
+        """Whether it may be told commands."""
+        return self.state in (NodeState.HEALTHY, NodeState.UNKNOWN)
+
+    @property
+    def keeps_routes(self) -> bool:
+        return self.state in (NodeState.HEALTHY, NodeState.UNKNOWN) or (self.frozen and self.is_silent)
+
+    @property
+    def is_silent(self) -> bool:
+        return self.state in (NodeState.SUSPECT, NodeState.LOST)
+
+    @property
+    def is_lost(self) -> bool:
+        """Lost, and its replicas may be placed elsewhere."""
+        return self.state is NodeState.LOST and not self.frozen
+
+    @property
+    def moves_away(self) -> bool:
+        return self.drain is not None or self.leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    nodes: Mapping[NodeId, NodeView]
+    brake: str = ""
+    """Why silence causes nothing now; empty when the brake is off."""
+
+    def of(self, node: NodeId) -> NodeView | None:
+        return self.nodes.get(node)
+
+    def all_heard(self) -> bool:
+        """Nobody is left of whom nothing is known."""
+        return all(view.state is not NodeState.UNKNOWN for view in self.nodes.values())
+
+
+def survey(world: World) -> Survey:
+    """Every member node in this pass, in order of its id."""
+    declared = dict(sorted(members.nodes(world).items()))
+    doubts = _identity_doubts(world, declared)
+    brake = _brake(world, declared)
+    views = {id_: _view(world, node, doubts.get(id_, ""), bool(brake)) for id_, node in declared.items()}
+    return Survey(views, brake)
+
+
+def _view(world: World, node: Node, doubt: str, braked: bool) -> NodeView:
+    seen = world.seen.get(node.id)
+    state, note = _state(world, node.id, seen, doubt)
+    confirmed = node.id in world.wishes.confirmed_lost
+    return NodeView(
+        node=node,
+        state=state,
+        seen=seen,
+        rows={} if seen is None else _ours(world, seen),
+        cordoned=node.id in world.wishes.cordoned,
+        drain=world.wishes.drains.get(node.id),
+        leaving=node.id in world.wishes.leaving,
+        frozen=braked and not confirmed,
+        note=note,
+    )
+
+
+def _state(world: World, id_: NodeId, seen: Seen | None, doubt: str) -> tuple[NodeState, str]:
+    silence = world.silence.get(f"node/{id_}")
+    if silence is not None and silence.level is not SilenceLevel.HEARD:
+        lost = silence.level is SilenceLevel.LOST or id_ in world.wishes.confirmed_lost
+        return (NodeState.LOST if lost else NodeState.SUSPECT), world.troubles.get(f"node/{id_}", "silent")
+    if seen is None:
+        return NodeState.UNKNOWN, world.troubles.get(f"node/{id_}", "not heard yet")
+    if seen.owner is not None and seen.owner != Owner(installation=world.installation, fleet=world.fleet):
+        owner = f"installation {seen.owner.installation}, fleet {seen.owner.fleet}"
+        return NodeState.FOREIGN, f"its agent belongs to {owner}; `llmgw agent release` there gives it up"
+    if doubt:
+        return NodeState.SET_ASIDE, doubt
+    return NodeState.HEALTHY, ""
+
+
+def _ours(world: World, seen: Seen) -> dict[ReplicaId, ReplicaReport]:
+    ours = (world.installation, world.fleet)
+    return {row.replica: row for row in seen.replicas if (row.mark.installation, row.mark.fleet) == ours}
+
+
+def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, str]:
+    """Nodes that claim the same machine or device as another: all of them are set aside, each naming the others."""
+    claimed: defaultdict[tuple[str, str], list[NodeId]] = defaultdict(list)
+    for id_ in declared:
+        if (seen := world.seen.get(id_)) is not None:
+            claimed["machine id", seen.machine].append(id_)
+            for device in seen.inventory.devices:
+                claimed["device", device.id].append(id_)
+    doubts: dict[NodeId, str] = {}
+    for (what, value), nodes in claimed.items():
+        if len(nodes) > 1:
+            for id_ in nodes:
+                others = ", ".join(sorted(set(nodes) - {id_})) or id_
+                doubts.setdefault(id_, f"the same {what} {value} is also reported by {others}")
+    return doubts
+
+
+def _brake(world: World, declared: Mapping[NodeId, Node]) -> str:
+    """Many nodes silent within a minute: it is probably not the nodes."""
+    silent = {
+        id_: silence.since_s
+        for id_ in declared
+        if (silence := world.silence.get(f"node/{id_}")) is not None
+        and silence.level is not SilenceLevel.HEARD
+        and id_ not in world.wishes.confirmed_lost
+    }
+    if len(declared) < BRAKE_LEAST_NODES or len(silent) <= BRAKE_SHARE * len(declared):
+        return ""
+    if _most_within(sorted(silent.values()), BRAKE_WINDOW_S) <= BRAKE_SHARE * len(declared):
+        return ""
+    if _one_zone_of_several(silent, declared):
+        return ""
+    return (
+        f"{len(silent)} of {len(declared)} nodes fell silent within a minute: nothing is withdrawn or moved for it. "
+        "`llmgw confirm-lost NODE` says that a node is really gone"
+    )
+
+
+def _most_within(times: list[float], window_s: float) -> int:
+    best, first = 0, 0
+    for last, time in enumerate(times):
+        while time - times[first] > window_s:
+            first += 1
+        best = max(best, last - first + 1)
+    return best
+
+
+def _one_zone_of_several(silent: Iterable[NodeId], declared: Mapping[NodeId, Node]) -> bool:
+    zones = {node.zone for node in declared.values()}
+    silent_zones = {declared[id_].zone for id_ in silent}
+    return len(silent_zones) == 1 and None not in silent_zones and len(zones) > 1
