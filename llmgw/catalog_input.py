@@ -56,10 +56,12 @@ def expand(raw: object) -> object:
         shape = f'{{"encoding": "{ENCODING}", "catalog": "<text>"}}'
         raise NotACatalogError(f"a compressed catalog is {shape} and nothing else: let `llmgw apply FILE` make it")
     try:
-        return json.loads(_inflated(base64.b64decode(packed, validate=True)))
+        text = _inflated(base64.b64decode(packed, validate=True)).decode()
     except (binascii.Error, zlib.error, UnicodeDecodeError) as error:
         raise NotACatalogError(f"the compressed catalog is damaged ({cut(str(error), 100)}): send it again") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError also stands for a number of too many digits
         raise NotACatalogError(f"the compressed catalog holds no JSON ({cut(str(error), 100)}): {HOW}") from error
 
 

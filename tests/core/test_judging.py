@@ -121,10 +121,11 @@ def packed(data: bytes) -> dict[str, str]:
         (zlib.compress(canonical_json(raw_catalog("a"))) + b"more", "something behind it"),
         (zlib.compress(b"{"), "holds no JSON"),
         (zlib.compress(b"[" * 200_000), "holds no JSON"),
+        (zlib.compress(b"9" * 5_000), "holds no JSON"),
         (zlib.compress(b'{"a":"\xff"}'), "damaged"),
         (zlib.compress(b"[]"), "one JSON object, not a list"),
     ],
-    ids=["blanks", "bomb", "cut", "tail", "no json", "deep", "no utf-8", "list"],
+    ids=["blanks", "bomb", "cut", "tail", "no json", "deep", "digits", "no utf-8", "list"],
 )
 def test_a_bad_envelope_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(NotACatalogError, match=said):

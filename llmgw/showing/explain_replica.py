@@ -1,0 +1,113 @@
+"""Sentences about one replica, and about engines of ours that no assignment claims."""
+
+from collections.abc import Iterator
+
+from llmgw.ids import ReplicaId
+from llmgw.nodes import NodeView
+from llmgw.replica_state import ReplicaState
+from llmgw.sentences import counted, lasting, names_shown
+from llmgw.showing.fleet_rows import replica_row
+from llmgw.showing.scene import Scene
+from llmgw.wire import ReplicaReport
+from llmgw.world import Assignment
+
+
+def replica_line(scene: Scene, assignment: Assignment) -> str:
+    """One replica on one line, as it stands under its model or node."""
+    row = replica_row(scene, assignment)
+    where = f"on {row.node}" + (f" with {counted(len(assignment.claims), 'device')}" if assignment.claims else "")
+    why = f": {row.reason}" if row.reason else ""
+    attempt = f", attempt {row.attempt}" if row.attempt > 1 else ""
+    state = f"{_state(row.state, row.published)} {where} for {lasting(row.age_s)}"
+    return f"{row.id} ({row.profile}) is {state}{attempt}{why}."
+
+
+def _state(state: ReplicaState, published: bool) -> str:
+    return "ready and not published" if state is ReplicaState.READY and not published else state
+
+
+def replica_sentences(scene: Scene, assignment: Assignment) -> Iterator[str]:
+    yield replica_line(scene, assignment)
+    yield _decided(scene, assignment)
+    if assignment.claims:
+        yield f"Its devices: {names_shown([c.device for c in assignment.claims])}."
+    row = scene.row(assignment)
+    if row is not None:
+        yield _reported(row)
+    if (endpoint := scene.world.table.endpoints.get(assignment.replica)) is not None:
+        yield f"Routers send it traffic at {endpoint.url} for {', '.join(endpoint.models)}."
+    yield from _stop(scene, assignment)
+    yield from _telling(scene, assignment)
+
+
+def _decided(scene: Scene, assignment: Assignment) -> str:
+    """When it was put where it is, and the rank of its profile among the model's."""
+    age = lasting(scene.age_s(assignment.created_s))
+    how = "found running and adopted" if assignment.adopted else "decided"
+    catalog = scene.world.catalog
+    model = None if catalog is None else catalog.model(assignment.model)
+    names = [] if model is None else [p.name for p in model.profiles]
+    if assignment.profile not in names:
+        choice = "its profile is no longer in the catalog"
+    elif len(names) == 1:
+        choice = "the model's only profile"
+    else:
+        choice = f"choice {names.index(assignment.profile) + 1} of the model's {len(names)} profiles"
+    return f"It was {how} {age} ago: profile {assignment.profile}, {choice}; attempt {assignment.attempt}."
+
+
+def _reported(row: ReplicaReport) -> str:
+    details = [
+        f"process {row.pid}" if row.pid is not None else "",
+        f"port {row.port}" if row.port is not None else "",
+        f"exit code {row.exit_code}" if row.exit_code is not None else "",
+        row.reason,
+    ]
+    said = ", ".join(text for text in details if text)
+    return f"Its node reports it {row.state} for {lasting(row.state_age_s)}" + (f" ({said})." if said else ".")
+
+
+def _stop(scene: Scene, assignment: Assignment) -> Iterator[str]:
+    stop = assignment.stop
+    if stop is None:
+        return
+    yield f"It is to stop since {lasting(scene.age_s(stop.since_s))} ({stop.cause.replace('_', ' ')}): {stop.text}."
+    if stop.commanded and stop.commanded_s is not None:
+        yield f"The stop was decided for good {lasting(scene.age_s(stop.commanded_s))} ago: it never serves again."
+    elif (waiting := scene.waiting("replica", assignment.replica)) is not None:
+        yield f"Before the stop it {waiting.text}." if waiting.text.startswith("waits") else f"{waiting.text}."
+    else:
+        yield "The stop can still be taken back."
+
+
+def _telling(scene: Scene, assignment: Assignment) -> Iterator[str]:
+    """What its node has been told, and what it answered."""
+    world, node = scene.world, assignment.node
+    outgoing = [o for o in world.outbox.get(node, ()) if o.subject == assignment.replica]
+    for item in outgoing:
+        yield f"{node} still has to be told: {item.kind.replace('_', ' ')}."
+    if (refused := world.refused.get(assignment.replica)) is not None:
+        yield f"{node} refused it {lasting(scene.age_s(refused.at_s))} ago ({refused.code}): {refused.text}."
+    call = world.calls.get(node)
+    if outgoing and call is not None and call.failures:
+        yield f"The last {counted(call.failures, 'call')} to {node} failed: {call.problem}."
+
+
+def unclaimed_sentences(scene: Scene, replica: ReplicaId) -> list[str]:
+    """About an engine that no assignment claims; empty when nobody reports one."""
+    view, row = _reporter(scene, replica)
+    if view is None or row is None:
+        return []
+    said = [f"{replica} runs {row.model} on {view.node.id}, and no assignment claims it.", _reported(row)]
+    since_s = scene.world.unclaimed.get(replica)
+    if since_s is not None:
+        said.append(f"That is known since {lasting(scene.age_s(since_s))}.")
+    if (waiting := scene.waiting("replica", replica)) is not None:
+        said.append(f"It is left alone: {waiting.text}.")
+    return said
+
+
+def _reporter(scene: Scene, replica: ReplicaId) -> tuple[NodeView | None, ReplicaReport | None]:
+    found = (view for view in scene.survey.nodes.values() if replica in view.rows)
+    view = next(found, None)
+    return view, None if view is None else view.rows[replica]

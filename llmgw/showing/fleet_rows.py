@@ -1,0 +1,246 @@
+"""Replicas, models and nodes as rows, a page at a time."""
+
+from llmgw.catalog import Model
+from llmgw.demand import desired
+from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
+from llmgw.nodes import NodeState, NodeView
+from llmgw.replica_state import ReplicaState
+from llmgw.sentences import cut
+from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
+from llmgw.showing.scene import Scene
+from llmgw.wire import Device, DeviceHealth, ModelState
+from llmgw.world import Assignment, Waiting, World
+
+MAX_NAMES = 50
+MAX_DEVICES = 64
+MAX_WAITING_CHARS = 600
+"""Shown of one row at most, so that a row never is larger than a page."""
+
+
+class WaitingRow(View):
+    """Something wanted and not done. `left_s`: until the latest moment it waits for."""
+
+    subject: str
+    code: str
+    text: str
+    age_s: float
+    left_s: float | None = None
+
+
+class ReplicaRow(View):
+    id: ReplicaId
+    model: ModelName
+    profile: str
+    node: NodeId
+    devices: tuple[DeviceId, ...]
+    state: ReplicaState
+    reason: str = ""
+    age_s: float
+    """In this state, by the node's last report; since it was decided while it waits, since the wish while it stops."""
+    url: str | None = None
+    attempt: int
+    published: bool
+    exit_code: int | None = None
+
+
+class ReplicasPage(View):
+    replicas: tuple[ReplicaRow, ...]
+    total: int
+    next_page: int | None = None
+
+
+class ModelRow(View):
+    name: ModelName
+    aliases: tuple[str, ...] = ()
+    """As the catalog has them; those in force are in the table (`endpoints`)."""
+    state: ModelState
+    wanted: int
+    ready: int
+    """Replicas that may take traffic."""
+    replicas: dict[ReplicaState, int]
+    min: int
+    max: int
+    priority: int = 0
+    profiles: tuple[str, ...] = ()
+    override: str = ""
+    """What moved the count away from the minimum."""
+    failures: int = 0
+    """Failed attempts that still count."""
+    waiting: WaitingRow | None = None
+
+
+class ModelsPage(View):
+    models: tuple[ModelRow, ...]
+    total: int
+    next_page: int | None = None
+
+
+class DeviceRow(View):
+    id: DeviceId
+    index: int
+    kind: str
+    memory_mib: int | None = None
+    free: bool
+    holders: tuple[ReplicaId, ...] = ()
+    problem: str = ""
+
+
+class NodeRow(View):
+    id: NodeId
+    url: str
+    state: NodeState
+    pool: str
+    zone: str | None = None
+    labels: dict[str, str]
+    note: str = ""
+    """Why it is not simply healthy."""
+    cordoned: bool = False
+    drained: bool = False
+    leaving: bool = False
+    replicas: int = 0
+    devices: tuple[DeviceRow, ...] = ()
+    more_devices: int = 0
+    outstanding: int = 0
+    """Commands it still has to be told."""
+    call_problem: str = ""
+    disk_free_bytes: int | None = None
+    hostname: str = ""
+    version: str = ""
+
+
+class NodesPage(View):
+    nodes: tuple[NodeRow, ...]
+    total: int
+    next_page: int | None = None
+
+
+def replicas(world: World, now_s: float, page: int = 0, page_size: int = PAGE_SIZE) -> ReplicasPage:
+    """All assigned replicas, by id."""
+    scene = Scene.of(world, now_s)
+    found = [a for _, a in sorted(world.assignments.items())]
+    cut: Cut[ReplicaRow] = cut_page(found, page, page_size, lambda a: replica_row(scene, a))
+    return ReplicasPage(replicas=cut.rows, total=len(found), next_page=cut.next_page)
+
+
+def models(world: World, now_s: float, page: int = 0, page_size: int = PAGE_SIZE) -> ModelsPage:
+    """All models of the catalog, by name."""
+    scene = Scene.of(world, now_s)
+    found = [] if world.catalog is None else sorted(world.catalog.models, key=lambda m: m.name)
+    cut: Cut[ModelRow] = cut_page(found, page, page_size, lambda m: model_row(scene, m))
+    return ModelsPage(models=cut.rows, total=len(found), next_page=cut.next_page)
+
+
+def nodes(world: World, now_s: float, page: int = 0, page_size: int = PAGE_SIZE) -> NodesPage:
+    """All nodes that are observed, by id."""
+    scene = Scene.of(world, now_s)
+    found = list(scene.survey.nodes.values())
+    cut: Cut[NodeRow] = cut_page(found, page, page_size, lambda view: node_row(scene, view))
+    return NodesPage(nodes=cut.rows, total=len(found), next_page=cut.next_page)
+
+
+def replica_row(scene: Scene, assignment: Assignment) -> ReplicaRow:
+    row, state = scene.row(assignment), scene.state(assignment)
+    if assignment.stop is not None:
+        age_s = scene.age_s(assignment.stop.since_s)
+    else:
+        age_s = round(row.state_age_s, 1) if row is not None else scene.age_s(assignment.created_s)
+    return ReplicaRow(
+        id=assignment.replica,
+        model=assignment.model,
+        profile=assignment.profile,
+        node=assignment.node,
+        devices=tuple(c.device for c in assignment.claims[:MAX_DEVICES]),
+        state=state,
+        reason=scene.reason(assignment),
+        age_s=age_s,
+        url=row.url if row is not None else None,
+        attempt=assignment.attempt,
+        published=scene.is_published(assignment.replica),
+        exit_code=row.exit_code if row is not None else None,
+    )
+
+
+def model_row(scene: Scene, model: Model) -> ModelRow:
+    mine = scene.by_model.get(model.name, ())
+    published = scene.world.table.models.get(model.name)
+    waiting = scene.waiting("model", model.name)
+    counts: dict[ReplicaState, int] = {}
+    for assignment in mine:
+        state = scene.state(assignment)
+        counts[state] = counts.get(state, 0) + 1
+    return ModelRow(
+        name=model.name,
+        aliases=model.aliases[:MAX_NAMES],
+        state=ModelState.UNAVAILABLE if published is None else published.state,
+        wanted=desired(scene.world, model, scene.now_s),
+        ready=sum(1 for a in mine if scene.is_published(a.replica)),
+        replicas=counts,
+        min=model.replicas.min,
+        max=model.replicas.max,
+        priority=model.priority,
+        profiles=tuple(p.name for p in model.profiles[:MAX_NAMES]),
+        override=override(scene, model),
+        failures=len(scene.world.failures.get(model.name, ())),
+        waiting=None if waiting is None else waiting_row(scene, waiting),
+    )
+
+
+def override(scene: Scene, model: Model) -> str:
+    """The order that moved a model's count, in words."""
+    wishes = scene.world.wishes
+    scale = wishes.scales.get(model.name)
+    if scale is not None and (scale.until_s is None or scale.until_s > scene.now_s):
+        left_s = scene.left_s(scale.until_s)
+        return f"scaled to {scale.replicas}" + (f" for another {left_s:g} s" if left_s is not None else "")
+    return "woken" if model.name in wishes.wakes else ""
+
+
+def node_row(scene: Scene, view: NodeView) -> NodeRow:
+    node, seen, world = view.node, view.seen, scene.world
+    devices = () if seen is None else seen.inventory.devices
+    call = world.calls.get(node.id)
+    return NodeRow(
+        id=node.id,
+        url=node.url,
+        state=view.state,
+        pool=node.pool,
+        zone=node.zone,
+        labels=dict(list(node.labels.items())[:MAX_NAMES]),
+        note=view.note or ("" if seen is None else seen.inventory.problem),
+        cordoned=view.cordoned,
+        drained=view.drain is not None,
+        leaving=view.leaving,
+        replicas=len(scene.by_node.get(node.id, ())),
+        devices=tuple(device_row(scene, view, device) for device in devices[:MAX_DEVICES]),
+        more_devices=max(0, len(devices) - MAX_DEVICES),
+        outstanding=len(world.outbox.get(node.id, ())),
+        call_problem=call.problem if call is not None and call.failures else "",
+        disk_free_bytes=None if seen is None or seen.disk is None else seen.disk.free_bytes,
+        hostname="" if seen is None else seen.hostname,
+        version="" if seen is None else seen.version,
+    )
+
+
+def device_row(scene: Scene, view: NodeView, device: Device) -> DeviceRow:
+    holders = tuple(a.replica for a in scene.by_device.get(device.id, ()))
+    quarantined = "" if view.seen is None else view.seen.quarantined.get(device.id, "")
+    problem = quarantined or (device.reason or device.health if device.health is not DeviceHealth.OK else "")
+    return DeviceRow(
+        id=device.id,
+        index=device.index,
+        kind=device.kind,
+        memory_mib=device.memory_mib,
+        free=not holders and not problem,
+        holders=holders,
+        problem=problem,
+    )
+
+
+def waiting_row(scene: Scene, waiting: Waiting) -> WaitingRow:
+    return WaitingRow(
+        subject=waiting.subject,
+        code=waiting.code,
+        text=cut(waiting.text, MAX_WAITING_CHARS),
+        age_s=scene.age_s(waiting.since_s),
+        left_s=scene.left_s(waiting.until_s),
+    )

@@ -1,0 +1,85 @@
+"""The phase of a fleet: one word for what it is doing, and what is left to do, in words."""
+
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+
+from llmgw import members
+from llmgw.demand import desired
+from llmgw.ids import ModelName, RouterId
+from llmgw.recent import Recent
+from llmgw.sentences import counted, names_shown
+from llmgw.world import SilenceLevel, World
+
+
+class Phase(StrEnum):
+    ENDING = "ending"
+    FENCED = "fenced"  # somebody else commands: observe only
+    SAFE_MODE = "safe_mode"  # deciding fails: nothing is started or stopped
+    OVERTAKEN = "overtaken"  # our memory is older than the fleet's: listening before commanding
+    SETTLING = "settling"  # hearing the nodes before anything is started or stopped
+    NO_CATALOG = "no_catalog"
+    HELD = "held"  # a catalog waits for a confirmation
+    CONVERGING = "converging"
+    STEADY = "steady"
+
+
+def phase(world: World, recent: Recent, now_s: float) -> Phase:
+    """The first phase whose rule holds."""
+    return next(phase for phase, holds in _RULES if holds(world, recent, now_s))
+
+
+_RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
+    (Phase.ENDING, lambda world, _, __: world.ending),
+    (Phase.FENCED, lambda world, _, __: world.fenced_by is not None),
+    (Phase.SAFE_MODE, lambda _, recent, __: bool(recent.safe_mode)),
+    (Phase.OVERTAKEN, lambda world, _, __: world.overtaken_by is not None),
+    (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None),
+    (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
+    (Phase.HELD, lambda world, _, __: world.held is not None),
+    (Phase.CONVERGING, lambda world, _, now_s: bool(unfinished(world, now_s))),
+    (Phase.STEADY, lambda _, __, ___: True),
+)
+
+
+def unfinished(world: World, now_s: float) -> tuple[str, ...]:
+    """What differs from what is wanted; empty when nothing does."""
+    lacking = sorted(lacking_models(world, now_s))
+    stopping = sum(1 for a in world.assignments.values() if a.stop is not None)
+    untold = sum(1 for items in world.outbox.values() if items)
+    behind = sorted(routers_behind(world))
+    said = (
+        f"{counted(len(lacking), 'model')} without all replicas: {names_shown(lacking)}" if lacking else "",
+        f"{counted(stopping, 'replica')} on the way out" if stopping else "",
+        f"{counted(untold, 'node')} with commands outstanding" if untold else "",
+        f"without the newest table: {names_shown(behind)}" if behind else "",
+        f"{counted(len(world.waiting), 'reason')} to wait" if world.waiting else "",
+    )
+    return tuple(text for text in said if text)
+
+
+def lacking_models(world: World, now_s: float) -> frozenset[ModelName]:
+    """Models with fewer published replicas than are wanted."""
+    if world.catalog is None:
+        return frozenset()
+    ready = Counter(e.models[0] for e in world.table.endpoints.values() if e.models)
+    return frozenset(m.name for m in world.catalog.models if ready[m.name] < desired(world, m, now_s))
+
+
+def routers_behind(world: World) -> frozenset[RouterId]:
+    """Routers that are heard, or may be, and have not confirmed the newest table."""
+    return frozenset(
+        id_
+        for id_ in members.routers(world)
+        if not _is_silent(world, id_) and _acked(world, id_) < world.table_revision
+    )
+
+
+def _acked(world: World, id_: RouterId) -> int:
+    facts = world.routers.get(id_)
+    return -1 if facts is None else facts.acked_revision
+
+
+def _is_silent(world: World, id_: RouterId) -> bool:
+    silence = world.silence.get(f"router/{id_}")
+    return silence is not None and silence.level is not SilenceLevel.HEARD

@@ -1,0 +1,50 @@
+"""What can be shown of a fleet: pure functions from the world to pages of at most about 64 KB.
+
+The plane's queries, its details in Temporal's UI and the commands of `llmgw` are made of these. They decide nothing,
+and nothing they derive is ever stored. Ages and durations are seconds; no page carries an instant or a secret.
+"""
+
+from llmgw.showing.details import fleet_table
+from llmgw.showing.explain import Explanation, explain
+from llmgw.showing.fleet_rows import (
+    DeviceRow,
+    ModelRow,
+    ModelsPage,
+    NodeRow,
+    NodesPage,
+    ReplicaRow,
+    ReplicasPage,
+    WaitingRow,
+    models,
+    nodes,
+    replicas,
+)
+from llmgw.showing.phases import Phase, phase
+from llmgw.showing.status import RouterRow, Status, status
+from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
+
+__all__ = [
+    "DeviceRow",
+    "EndpointsPage",
+    "Explanation",
+    "ModelRow",
+    "ModelsPage",
+    "NodeRow",
+    "NodesPage",
+    "Phase",
+    "ReplicaRow",
+    "ReplicasPage",
+    "RouterRow",
+    "Status",
+    "TargetsPage",
+    "WaitingRow",
+    "endpoints",
+    "explain",
+    "fleet_table",
+    "models",
+    "nodes",
+    "phase",
+    "replicas",
+    "status",
+    "targets",
+]

@@ -1,0 +1,226 @@
+"""The words of `explain`, held to a golden file: they are what an operator reads at night.
+
+After a wanted change: `UPDATE_GOLDENS=1 python -m pytest tests/core/test_explain.py`, and read the difference.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmgw import views
+from llmgw.catalog import Catalog
+from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId, RouterId
+from llmgw.table import build
+from llmgw.wire import Device, EngineState, Inventory, ModelState, Owner, RefusalCode, TableModel
+from llmgw.world import (
+    Call,
+    Drain,
+    Failure,
+    Outgoing,
+    OutgoingKind,
+    Refused,
+    RouterFacts,
+    Scale,
+    Silence,
+    SilenceLevel,
+    StopCause,
+    StopIntent,
+    Waiting,
+    Wishes,
+    World,
+)
+
+from .worlds import NOW, assignment, endpoint, raw_catalog, row, seen, serving, table_model
+
+GOLDEN = Path(__file__).with_name("explain.golden.txt")
+
+
+def plain() -> World:
+    return replace(serving("qwen"), generation=2)
+
+
+def two_profiles() -> World:
+    """qwen on its second profile, one replica short, with failures behind it."""
+    stub = {"engine": "stub"}
+    qwen = {
+        "name": "qwen",
+        "aliases": ["chat"],
+        "replicas": {"min": 1, "max": 3},
+        "profiles": [{"name": "h100", **stub}, {"name": "cpu", **stub}],
+    }
+    failure = Failure(
+        ReplicaId("qwen-0"),
+        NodeId("node-a"),
+        Fingerprint("f"),
+        NOW - 20,
+        was_ready=False,
+        exit_code=1,
+        text="the engine ended, exit code 1",
+        log_tail=("loading weights", "torch.OutOfMemoryError: CUDA out of memory"),
+        attempt=2,
+    )
+    waiting = Waiting(
+        "model/qwen", "backing_off", "attempt 2 failed on node-a: the engine ended, exit code 1", NOW - 20, NOW
+    )
+    start = plain()
+    return replace(
+        start,
+        catalog=Catalog.model_validate({**raw_catalog(), "models": [qwen]}),
+        table=build([table_model("qwen"), with_alias("llama", "chat")], [endpoint("qwen-1", "qwen")]),
+        wishes=Wishes(scales={ModelName("qwen"): Scale(2, NOW + 1_800)}),
+        failures={ModelName("qwen"): (failure,)},
+        waiting={"model/qwen": replace(waiting, until_s=NOW + 20)},
+    )
+
+
+def with_alias(name: str, alias: str) -> TableModel:
+    return table_model(name).model_copy(update={"aliases": (alias,)})
+
+
+def failed_for_good() -> World:
+    text = "given up: cpu failed 5 times in a row, last: the engine ended, exit code 1"
+    start = plain()
+    return replace(
+        start,
+        assignments={},
+        seen={NodeId("node-a"): seen("node-a")},
+        table=build([table_model("qwen", ModelState.UNAVAILABLE)], []),
+        waiting={"model/qwen": Waiting("model/qwen", "failed", text, NOW - 600)},
+    )
+
+
+def left_the_catalog() -> World:
+    stop = StopIntent(StopCause.REMOVED, "qwen left the catalog", NOW - 12, 4)
+    text = "its model left; it is stopped 30 s after, unless it is taken back"
+    start = plain()
+    return replace(
+        start,
+        catalog=Catalog.model_validate(raw_catalog("llama")),
+        assignments={ReplicaId("qwen-1"): assignment("qwen-1", "qwen", stop=stop)},
+        table=build([], []),
+        waiting={"replica/qwen-1": Waiting("replica/qwen-1", "draining", text, NOW - 12)},
+    )
+
+
+def loading() -> World:
+    report = row("qwen-1", "qwen", EngineState.LOADING, pid=4711, port=9001, reason="weights 40 %")
+    return replace(plain(), seen={NodeId("node-a"): seen("node-a", report)}, table=build([], []))
+
+
+def told_to_stop() -> World:
+    stop = StopIntent(
+        StopCause.CHANGED, "its catalog entry was changed", NOW - 300, 4, commanded=True, commanded_s=NOW - 200
+    )
+    return replace(
+        plain(), assignments={ReplicaId("qwen-1"): assignment("qwen-1", "qwen", stop=stop)}, table=build([], [])
+    )
+
+
+def refused() -> World:
+    start = plain()
+    from_world = assignment("qwen-2", "qwen", created_s=NOW - 30)
+    return replace(
+        start,
+        assignments={**start.assignments, ReplicaId("qwen-2"): from_world},
+        refused={ReplicaId("qwen-2"): Refused(RefusalCode.NO_DISK, "12 GiB free, 60 GiB needed", NOW - 4)},
+        outbox={NodeId("node-a"): (Outgoing(OutgoingKind.START, "qwen-2"),)},
+        calls={NodeId("node-a"): Call(failures=2, failed_s=NOW - 1, problem="no answer in time")},
+    )
+
+
+def unclaimed() -> World:
+    start = plain()
+    report = row("old-7", "llama", pid=99)
+    text = "llama runs on node-a, started before our memory, and the catalog does not name it"
+    return replace(
+        start,
+        seen={NodeId("node-a"): seen("node-a", report)},
+        unclaimed={ReplicaId("old-7"): NOW - 30},
+        waiting={"replica/old-7": Waiting("replica/old-7", "unclaimed", text, NOW - 30)},
+    )
+
+
+def drained() -> World:
+    devices = (
+        Device(id=DeviceId("GPU-qwen-1"), index=0, kind="NVIDIA H100 80GB HBM3", memory_mib=81_559),
+        Device(id=DeviceId("GPU-b"), index=1, kind="NVIDIA H100 80GB HBM3", memory_mib=81_559),
+    )
+    start = plain()
+    report = seen("node-a", row("qwen-1", "qwen"), inventory=Inventory(devices=devices))
+    wishes = Wishes(cordoned={NodeId("node-a"): NOW - 60}, drains={NodeId("node-a"): Drain(NOW - 60, NOW + 540)})
+    return replace(
+        start,
+        seen={NodeId("node-a"): replace(report, quarantined={DeviceId("GPU-b"): "stayed in use after a stop"})},
+        wishes=wishes,
+        outbox={NodeId("node-a"): (Outgoing(OutgoingKind.STOP, "old-7"),)},
+    )
+
+
+def silent() -> World:
+    levels = {"node/node-a": Silence(SilenceLevel.LOST, NOW - 75)}
+    return replace(plain(), silence=levels, troubles={"node/node-a": "connection refused"})
+
+
+def foreign() -> World:
+    owner = Owner(installation="other", fleet="main")
+    return replace(plain(), seen={NodeId("node-a"): replace(seen("node-a"), owner=owner)}, assignments={})
+
+
+def behind() -> World:
+    facts = RouterFacts(
+        acked_revision=2,
+        confirmed_s=NOW - 40,
+        draining=frozenset({ReplicaId("qwen-0")}),
+        failures=3,
+        failed_s=NOW - 1,
+        problem="connection refused",
+    )
+    return replace(plain(), routers={RouterId("edge-1"): facts})
+
+
+CASES: list[tuple[str, Callable[[], World], str]] = [
+    ("a model that is as wanted", plain, "model/qwen"),
+    ("a model that backs off", two_profiles, "qwen"),
+    ("a model by its alias", two_profiles, "chat"),
+    ("a model that was given up", failed_for_good, "qwen"),
+    ("a model that left", left_the_catalog, "model/qwen"),
+    ("a replica that is as wanted", plain, "replica/qwen-1"),
+    ("a replica on its second profile", two_profiles, "qwen-1"),
+    ("a replica that loads", loading, "qwen-1"),
+    ("a replica whose model left", left_the_catalog, "qwen-1"),
+    ("a replica that is told to stop", told_to_stop, "qwen-1"),
+    ("a replica that its node refuses", refused, "qwen-2"),
+    ("an engine that nobody claims", unclaimed, "old-7"),
+    ("a node that is heard", plain, "node/node-a"),
+    ("a node that is not heard yet", plain, "node-c"),
+    ("a node that is drained", drained, "node-a"),
+    ("a node that is lost", silent, "node-a"),
+    ("a node of somebody else", foreign, "node-a"),
+    ("a router that lags", behind, "edge-1"),
+    ("a router that was told nothing", plain, "router/edge-1"),
+    ("something unknown", plain, "model/qwne"),
+]
+
+
+def text_of(title: str, make: Callable[[], World], subject: str) -> str:
+    found = views.explain(make(), subject, NOW)
+    lines = [f"# {title}: explain {subject}", f"[{found.subject}]", *found.sentences]
+    return "\n".join([*lines, *(f"    {line}" for line in found.log_tail), ""])
+
+
+def test_explanations_read_as_they_did() -> None:
+    text = "\n".join(text_of(*case) for case in CASES)
+    if os.environ.get("UPDATE_GOLDENS"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("title", "make", "subject"), CASES, ids=[c[0] for c in CASES])
+def test_sentences_end_once(title: str, make: Callable[[], World], subject: str) -> None:
+    for sentence in views.explain(make(), subject, NOW).sentences:
+        assert ".." not in sentence
+        assert not sentence.endswith((" ", ",", ";"))
+        assert "  " not in sentence

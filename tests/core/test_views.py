@@ -1,0 +1,411 @@
+"""Views: pages stay small however large the fleet, nothing is left out or told twice, phases follow their rules."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from llmgw import views
+from llmgw.calls import TaskResult
+from llmgw.catalog import Catalog, catalog_digest
+from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, RouterId
+from llmgw.observation import Targets
+from llmgw.plan import Judgement, Verdict
+from llmgw.recent import FinishedTask, Recent, Refusal
+from llmgw.showing.paging import MAX_PAGE_BYTES, cut_page
+from llmgw.table import build, table_digest
+from llmgw.wire import (
+    CommandResult,
+    Device,
+    EngineState,
+    Inventory,
+    ModelState,
+    Outcome,
+    PathOutcome,
+    Token,
+)
+from llmgw.world import (
+    Drain,
+    Event,
+    HeldCatalog,
+    InputKind,
+    Outgoing,
+    OutgoingKind,
+    RouterFacts,
+    Scale,
+    Silence,
+    SilenceLevel,
+    StopCause,
+    StopIntent,
+    Waiting,
+    Wishes,
+    World,
+)
+
+from .worlds import NOW, assignment, endpoint, model, row, seen, serving, table_model, world
+
+PAGE_LIMIT = 64 * 1024
+NODES, PER_NODE = 1_000, 8
+
+
+@pytest.fixture(scope="module")
+def large() -> World:
+    """1,000 nodes of 8 devices, 8,000 ready replicas of 500 models with long names."""
+    names = [f"organisation/model-with-a-long-name-{i:04}-instruct" for i in range(500)]
+    nodes = [f"gpu-node-{i:04}" for i in range(NODES)]
+    catalog = Catalog.model_validate(
+        {
+            "nodes": [
+                {"id": n, "url": f"http://{n}.cluster.local:7070", "zone": f"rack-{i % 40}"}
+                for i, n in enumerate(nodes)
+            ],
+            "routers": [{"id": f"edge-{i:02}", "url": f"http://edge-{i:02}:8081"} for i in range(20)],
+            "models": [model(n, replicas=16) for n in names],
+        }
+    )
+    placed = [(f"r-{i:05}", names[i % 500], nodes[i // PER_NODE]) for i in range(NODES * PER_NODE)]
+    reports = {
+        NodeId(n): seen(
+            n,
+            *(row(r, m) for r, m, _ in placed[k * PER_NODE : (k + 1) * PER_NODE]),
+            inventory=Inventory(
+                devices=tuple(
+                    Device(id=DeviceId(f"GPU-r-{k * PER_NODE + d:05}"), index=d, kind="NVIDIA H100", memory_mib=81_559)
+                    for d in range(PER_NODE)
+                )
+            ),
+        )
+        for k, n in enumerate(nodes)
+    }
+    waits = {
+        f"model/{n}": Waiting(f"model/{n}", "no_place", "needs 1 × h100: " + "x" * 400, NOW - i)
+        for i, n in enumerate(names)
+    }
+    return World(
+        fleet="main",
+        installation="inst-1",
+        epoch=1,
+        seq=99,
+        catalog=catalog,
+        assignments={ReplicaId(r): assignment(r, m, n) for r, m, n in placed},
+        seen=reports,
+        table=build([table_model(n) for n in names], [endpoint(r, m) for r, m, _ in placed]),
+        table_revision=7,
+        waiting=waits,
+    )
+
+
+Page = Callable[[World, int], BaseModel]
+
+PAGED: dict[str, tuple[Page, tuple[str, ...], int]] = {
+    "models": (lambda w, p: views.models(w, NOW, p), ("models",), 500),
+    "replicas": (lambda w, p: views.replicas(w, NOW, p), ("replicas",), 8_000),
+    "nodes": (lambda w, p: views.nodes(w, NOW, p), ("nodes",), 1_000),
+    "endpoints": (views.endpoints, ("models", "endpoints"), 8_500),
+    "targets": (lambda w, p: views.targets(w, 3, p), ("targets",), 1_020),
+}
+
+
+def pages(make: Page, of: World) -> Iterator[Any]:
+    page: int | None = 0
+    while page is not None:
+        made: Any = make(of, page)
+        yield made
+        page = made.next_page
+
+
+@pytest.mark.parametrize("name", PAGED)
+def test_pages_of_a_large_fleet_are_small_and_complete(large: World, name: str) -> None:
+    make, fields, total = PAGED[name]
+    told: list[tuple[str, str]] = []
+    for page in pages(make, large):
+        assert len(page.model_dump_json().encode()) <= PAGE_LIMIT
+        for field in fields:
+            told += [(field, getattr(item, "id", None) or item.name) for item in getattr(page, field)]
+    assert len(told) == total
+    assert told == sorted(told, key=lambda item: (fields.index(item[0]), item[1]))
+    assert len(set(told)) == total
+
+
+def test_the_status_and_details_of_a_large_fleet_are_small(large: World) -> None:
+    made = views.status(large, Recent(), NOW)
+    assert len(made.model_dump_json().encode()) <= PAGE_LIMIT
+    assert made.nodes == {"healthy": 1_000}
+    assert made.replicas == {"ready": 8_000}
+    assert (made.devices, made.devices_free) == (8_000, 0)
+    assert len(views.fleet_table(large, NOW)) < 10_000
+
+
+def test_all_pages_of_the_table_have_its_digest(large: World) -> None:
+    parts = list(pages(views.endpoints, large))
+    models = [m for part in parts for m in part.models]
+    endpoints = [e for part in parts for e in part.endpoints]
+    assert {part.digest for part in parts} == {table_digest(models, endpoints)}
+    assert {part.revision for part in parts} == {7}
+
+
+class Text(BaseModel):
+    text: str
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 10, 5_000, 70_000]), max_size=30),
+    page_size=st.integers(-1, 9),
+    first=st.integers(-5, 40),
+)
+@settings(max_examples=60, deadline=None)
+def test_following_pages_comes_to_an_end_and_tells_each_row_once(sizes: list[int], page_size: int, first: int) -> None:
+    rows = [Text(text="ü" * size) for size in sizes]
+    told: list[Text] = []
+    page: int | None = first
+    for _ in range(len(rows) + 1):
+        if page is None:
+            break
+        cut = cut_page(rows, page, page_size, lambda r: r)
+        assert len(cut.rows) <= max(page_size, 1)
+        assert len(cut.rows) <= 1 or sum(len(r.model_dump_json().encode()) for r in cut.rows) <= MAX_PAGE_BYTES
+        told += cut.rows
+        page = cut.next_page
+    assert page is None
+    assert told == rows[max(first, 0) :]
+
+
+def test_targets_are_nodes_and_routers_however_they_came_to_the_fleet() -> None:
+    start = world("qwen")
+    extra = (
+        start.catalog.nodes[0].model_copy(update={"id": "extra", "url": "http://extra:1"}) if start.catalog else None
+    )
+    assert extra is not None
+    leaving = extra.model_copy(update={"id": "leaving", "url": "http://leaving:1"})
+    wishes = Wishes(added_nodes={NodeId("extra"): extra}, leaving={NodeId("leaving"): leaving})
+    found = views.targets(replace(start, wishes=wishes), 5)
+    assert isinstance(found, Targets)
+    assert [t.id for t in found.targets] == [
+        "node/extra",
+        "node/leaving",
+        "node/node-a",
+        "node/node-b",
+        "router/edge-1",
+    ]
+    assert (found.revision, found.suspect_after_s, found.lost_after_s) == (5, 10.0, 60.0)
+
+
+# --- phases --------------------------------------------------------------------------------------------------------
+
+
+def steady() -> World:
+    start = serving("qwen")
+    confirmed = RouterFacts(acked_revision=3, held_digest=start.table.digest, confirmed_s=NOW - 5)
+    return replace(start, routers={RouterId("edge-1"): confirmed}, generation=2)
+
+
+FOREIGN = Token(installation="other", fleet="main", epoch=9, seq=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "recent", "phase"),
+    [
+        ({}, Recent(), "steady"),
+        ({"table_revision": 4}, Recent(), "converging"),
+        ({"waiting": {"model/qwen": Waiting("model/qwen", "no_place", "x", NOW)}}, Recent(), "converging"),
+        ({"outbox": {"node-a": (Outgoing(OutgoingKind.STOP, "x"),)}}, Recent(), "converging"),
+        ({"table": build([], [])}, Recent(), "converging"),
+        ({"held": HeldCatalog("d", None, NOW, "held: it removes much")}, Recent(), "held"),
+        ({"catalog": None}, Recent(), "no_catalog"),
+        ({"settling_since_s": NOW}, Recent(), "settling"),
+        ({"overtaken_by": FOREIGN}, Recent(), "overtaken"),
+        ({}, Recent(safe_mode="ValueError: x"), "safe_mode"),
+        ({"fenced_by": FOREIGN}, Recent(safe_mode="x"), "fenced"),
+        ({"ending": True, "fenced_by": FOREIGN}, Recent(), "ending"),
+    ],
+)
+def test_the_phase_is_the_first_that_holds(changes: dict[str, Any], recent: Recent, phase: str) -> None:
+    found = replace(steady(), **changes)
+    assert views.phase(found, recent, NOW) == phase
+    made = views.status(found, recent, NOW)
+    assert made.phase == phase
+    assert made.phase_text
+
+
+def test_a_silent_router_holds_nothing_up() -> None:
+    behind = replace(steady(), table_revision=4, silence={"router/edge-1": Silence(SilenceLevel.SUSPECT, NOW)})
+    assert views.phase(behind, Recent(), NOW) == "steady"
+
+
+# --- status --------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_what_became_of_what_was_sent() -> None:
+    verdict = Verdict(
+        arrival=4,
+        kind=InputKind.CATALOG,
+        name="replace-catalog",
+        judgement=Judgement.REFUSED,
+        problems=("models[0].name: missing",),
+        text="refused: nothing was changed",
+    )
+    done = CommandResult(
+        subject="remove_weights",
+        outcome=Outcome.ACCEPTED,
+        paths=(PathOutcome(path="a", outcome="removed", freed_bytes=2_048), PathOutcome(path="b", outcome="absent")),
+    )
+    recent = Recent(
+        refusals=(
+            Refusal(name="old", at_s=NOW - 9, problems=("x",)),
+            Refusal(name="new", at_s=NOW - 1, problems=("y",)),
+        ),
+        last_catalog=verdict,
+        tasks=(FinishedTask(node=NodeId("node-a"), at_s=NOW - 3, result=TaskResult(task="t", result=done)),),
+        events=(Event(NOW - 2, "replica/qwen-1", "ready"),),
+        acting="worker-1",
+        unreadable={"assignment 3": "bad record"},
+    )
+    made = views.status(steady(), recent, NOW)
+    assert [(r.name, r.age_s) for r in made.refusals] == [("new", 1.0), ("old", 9.0)]
+    assert made.last_catalog is not None
+    assert made.last_catalog.problems == ("models[0].name: missing",)
+    assert made.tasks[0].text == "a: removed, 2,048 bytes; b: absent"
+    assert made.acting == "worker-1"
+    assert "assignment 3" in made.warnings[0]
+    (router,) = made.routers
+    assert (router.current, router.confirmed_revision, router.confirmed_age_s, router.heard) == (True, 3, 5.0, True)
+
+
+def test_the_status_stays_small_when_every_list_is_full_of_long_texts() -> None:
+    long = "ü" * 3_000
+    recent = Recent(
+        refusals=tuple(Refusal(name="n", at_s=NOW, problems=(long,) * 20) for _ in range(20)),
+        events=tuple(Event(NOW, "replica/x", long) for _ in range(100)),
+        safe_mode=long,
+        unreadable={f"record {i}": long for i in range(500)},
+    )
+    routers = {RouterId(f"edge-{i}"): RouterFacts(problem=long) for i in range(90)}
+    declared = {"routers": [{"id": r, "url": f"http://{r}:1"} for r in routers], "models": [model("qwen")]}
+    waits = {f"model/{i}": Waiting(f"model/{i}", "no_place", long, NOW) for i in range(40)}
+    start = replace(steady(), catalog=Catalog.model_validate(declared), routers=routers, waiting=waits)
+    made = views.status(start, recent, NOW)
+    assert len(made.model_dump_json().encode()) <= PAGE_LIMIT
+    assert made.shortened
+    assert made.waiting_total == 40
+
+
+def test_the_status_names_nodes_with_the_same_machine() -> None:
+    twin = replace(seen("node-b"), machine="machine-node-a")
+    start = replace(steady(), seen={**steady().seen, NodeId("node-b"): twin})
+    made = views.status(start, Recent(), NOW)
+    assert made.nodes == {"set_aside": 2}
+    assert any("node-a is set aside" in text and "node-b" in text for text in made.warnings)
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_row_says_why_it_is_not_ready() -> None:
+    start = steady()
+    stop = StopIntent(StopCause.REMOVED, "qwen left the catalog", NOW - 4, 3)
+    gone = replace(start, assignments={ReplicaId("qwen-1"): assignment("qwen-1", "qwen", stop=stop)})
+    (shown,) = views.replicas(gone, NOW).replicas
+    assert (shown.state, shown.reason, shown.age_s) == ("draining", "qwen left the catalog", 4.0)
+    (shown,) = views.replicas(start, NOW).replicas
+    assert (shown.state, shown.reason, shown.published, shown.devices) == ("ready", "", True, ("GPU-qwen-1",))
+
+
+def test_a_replica_that_waits_for_devices_names_their_holder() -> None:
+    start = steady()
+    claims = start.assignments[ReplicaId("qwen-1")].parts
+    later = replace(assignment("qwen-2", "qwen", created_s=NOW), parts=claims)
+    found = replace(start, assignments={**start.assignments, ReplicaId("qwen-2"): later})
+    shown = views.replicas(found, NOW).replicas[1]
+    assert (shown.state, shown.reason) == ("waiting", "waits for devices of qwen-1")
+
+
+def test_a_model_row_counts_what_is_wanted_and_ready() -> None:
+    wishes = Wishes(scales={ModelName("qwen"): Scale(1, NOW + 60)})
+    (shown,) = views.models(replace(steady(), wishes=wishes), NOW).models
+    assert (shown.wanted, shown.ready, shown.state) == (1, 1, ModelState.READY)
+    assert shown.replicas == {"ready": 1}
+    assert shown.override == "scaled to 1 for another 60 s"
+
+
+def test_a_node_row_shows_devices_with_their_holders() -> None:
+    devices = tuple(
+        Device(id=DeviceId(f"GPU-{i}"), index=k, kind="H100") for k, i in enumerate(["qwen-1", "free", "ill"])
+    )
+    report = replace(
+        seen("node-a", row("qwen-1", "qwen"), inventory=Inventory(devices=devices)),
+        quarantined={DeviceId("GPU-ill"): "would not come free"},
+    )
+    wishes = Wishes(cordoned={NodeId("node-a"): NOW}, drains={NodeId("node-b"): Drain(NOW)})
+    start = replace(steady(), seen={NodeId("node-a"): report}, wishes=wishes)
+    first, second = views.nodes(start, NOW).nodes
+    assert [(d.free, d.holders, d.problem) for d in first.devices] == [
+        (False, ("qwen-1",), ""),
+        (True, (), ""),
+        (False, (), "would not come free"),
+    ]
+    assert (first.state, first.cordoned, first.replicas) == ("healthy", True, 1)
+    assert (second.state, second.drained, second.note) == ("unknown", True, "not heard yet")
+
+
+# --- details -------------------------------------------------------------------------------------------------------
+
+
+def test_the_details_table_puts_what_lacks_something_first() -> None:
+    start = steady()
+    catalog = Catalog.model_validate(
+        {"models": [model("qwen"), model("a|b", replicas=2), *(model(f"z{i}", replicas={"min": 0}) for i in range(40))]}
+    )
+    waits = {"model/a|b": Waiting("model/a|b", "no_place", "needs 1 × h100", NOW - 240)}
+    lines = views.fleet_table(replace(start, catalog=catalog, waiting=waits), NOW).splitlines()
+    assert lines[0] == "**main** · generation 2 · 0 nodes · 0 routers · 1 endpoint"
+    assert lines[4] == "| a\\|b | 0 / 2 | unavailable | needs 1 × h100 (since 4 min) |"
+    assert "| qwen | 1 / 1 | ready |  |" in lines
+    assert lines[-1] == "and 12 more models; `llmgw status` has them all"
+
+
+def test_the_details_of_a_new_fleet_say_what_to_do() -> None:
+    assert "llmgw apply" in views.fleet_table(World(fleet="main", installation="i", epoch=1, seq=0), NOW)
+
+
+# --- robustness ----------------------------------------------------------------------------------------------------
+
+
+def test_views_of_an_empty_world_say_something() -> None:
+    empty = World(fleet="main", installation="i", epoch=1, seq=0)
+    assert views.status(empty, Recent(), NOW).phase == "no_catalog"
+    assert views.models(empty, NOW).models == ()
+    assert views.endpoints(empty).endpoints == ()
+    assert views.targets(empty, 1).targets == ()
+    assert not views.explain(empty, "", NOW).known
+
+
+@given(
+    subject=st.text(max_size=30) | st.sampled_from(["model/", "node/node-a", "/", "replica/qwen-1", "router/edge-1"])
+)
+@settings(max_examples=60, deadline=None)
+def test_every_question_is_answered(subject: str) -> None:
+    found = views.explain(steady(), subject, NOW)
+    assert found.sentences
+    json.loads(found.model_dump_json())
+
+
+def test_a_view_changes_nothing() -> None:
+    start = steady()
+    before = repr(start)
+    views.status(start, Recent(), NOW)
+    views.explain(start, "qwen", NOW)
+    views.nodes(start, NOW)
+    assert repr(start) == before
+    assert catalog_digest(start.catalog) if start.catalog else False
+
+
+def test_states_of_engines_have_a_row_each() -> None:
+    for state in EngineState:
+        start = replace(steady(), seen={NodeId("node-a"): seen("node-a", row("qwen-1", "qwen", state))})
+        (shown,) = views.replicas(start, NOW).replicas
+        assert shown.state == state.value
