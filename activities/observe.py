@@ -51,7 +51,8 @@ async def read_targets(handle: WorkflowHandle[object, object]) -> tuple[dict[str
 
 
 async def _page(handle: WorkflowHandle[object, object], page: int) -> Targets:
-    return await handle.query(TARGETS_QUERY, page, result_type=Targets)
+    answer: Targets = await handle.query(TARGETS_QUERY, page, result_type=Targets)
+    return answer
 
 
 async def _beat() -> None:

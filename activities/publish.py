@@ -85,7 +85,8 @@ async def read_table(handle: WorkflowHandle[object, object]) -> list[TablePage]:
 
 
 async def _page(handle: WorkflowHandle[object, object], page: int) -> TablePage:
-    return await handle.query(ENDPOINTS_QUERY, page, result_type=TablePage)
+    answer: TablePage = await handle.query(ENDPOINTS_QUERY, page, result_type=TablePage)
+    return answer
 
 
 def _acknowledged(reply: TableReply, revision: int, *, full: bool) -> PublishAnswer:

@@ -99,4 +99,5 @@ class Fleet:
         await self.handle.signal(names.REPLACE_CATALOG, catalog)
 
     async def _update(self, name: str, value: object) -> Verdict:
-        return await self.handle.execute_update(name, value, result_type=Verdict, rpc_timeout=ANSWER_LIMIT)
+        verdict: Verdict = await self.handle.execute_update(name, value, result_type=Verdict, rpc_timeout=ANSWER_LIMIT)
+        return verdict

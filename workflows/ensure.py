@@ -117,7 +117,8 @@ async def _first_input(handle: WorkflowHandle[Any, Any]) -> State | None:
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             payloads = event.workflow_execution_started_event_attributes.input.payloads
-            values = await converter.decode(payloads, [Seed, bytes, bytes, bytes, bytes][: len(payloads)])
+            kinds: list[type] = [Seed, bytes, bytes, bytes, bytes]
+            values = await converter.decode(payloads, kinds[: len(payloads)])
             state = State(values[0], Parts(*values[1:]))
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             sent = event.workflow_execution_signaled_event_attributes

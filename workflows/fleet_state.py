@@ -10,8 +10,10 @@ from typing import Any
 from llmgw import batches, carry, members, record, table_log
 from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall
 from llmgw.carry import Parts, Seed
+from llmgw.catalog import Catalog
+from llmgw.catalog_input import sent_catalog
 from llmgw.ids import NodeId, RouterId
-from llmgw.merge import merge
+from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.recent import Recent
@@ -59,7 +61,7 @@ class FleetState:
         """Apply a plan by key. Revisions of the table are logged, so that routers get differences."""
         inputs = {i.arrival: i for i in self.world.inbox}
         before = self.world
-        self.world = merge(before, plan, now_s)
+        self.world = merge(before, plan, now_s, self._accepted(plan, inputs))
         if plan.changes_table:
             change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
             step = Step(self.world.table_revision, before.table.digest, change)
@@ -71,12 +73,21 @@ class FleetState:
         if plan.targets_changed:
             self.targets += 1
 
+    def _accepted(self, plan: Plan, inputs: Mapping[int, Input]) -> Catalog | None:
+        """The catalog that the plan put in force, from the raw value that was recorded."""
+        verdict = accepted_catalog(plan.verdicts)
+        recorded = None if verdict is None else inputs.get(verdict.arrival)
+        if recorded is None:
+            return None
+        self.catalog_raw = dict(sent_catalog(recorded.raw).raw)
+        return Catalog.model_validate(self.catalog_raw)
+
     def _judged(self, verdict: Verdict, recorded: Input | None, now_s: float) -> None:
         self.verdicts = {**dict(list(self.verdicts.items())[-KEPT_VERDICTS:]), verdict.arrival: verdict}
         if recorded is None or verdict.kind is not InputKind.CATALOG:
             return
-        if verdict.judgement is Judgement.ACCEPTED:
-            self.catalog_raw = recorded.raw
+        if verdict.judgement in (Judgement.ACCEPTED, Judgement.UNCHANGED):
+            self.world = replace(self.world, held=None)
         elif verdict.judgement is Judgement.HELD:
             held = HeldCatalog(verdict.digest, recorded.raw, now_s, verdict.text)
             same = self.world.held is not None and self.world.held.digest == held.digest

@@ -112,13 +112,14 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         run_id = workflow.info().run_id
         handover.put(run_id, self.state.world, _now_s())
         try:
-            return await workflow.execute_local_activity(
+            plan: Plan = await workflow.execute_local_activity(
                 names.PLAN,
                 run_id,
                 result_type=Plan,
                 start_to_close_timeout=timedelta(seconds=10),
                 retry_policy=PLAN_RETRY,
             )
+            return plan
         except ActivityError as error:
             # Uncaught it would end the workflow. The next event, or the timer, tries again.
             self.state.plan_failed(cut(f"the plan could not be made: {error.cause or error}"))
@@ -187,7 +188,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         """One attempt, 3 s; None when nothing came back. A retry would re-send old content."""
         self._lane_work_at = workflow.info().get_current_history_length()
         try:
-            return await workflow.execute_activity(
+            answered: T = await workflow.execute_activity(
                 name,
                 call,
                 result_type=answer,
@@ -197,6 +198,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             )
         except ActivityError:
             return None
+        return answered
 
     # --- carrying over ---
 

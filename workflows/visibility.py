@@ -1,5 +1,7 @@
 """Search attributes: phase, generation and whether the last catalog was refused. Written only when they change."""
 
+from typing import Any
+
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from llmgw import views
@@ -19,7 +21,7 @@ class Shown:
     def __init__(self) -> None:
         self._last: tuple[str, int, bool] | None = None
 
-    def changes(self, world: World, recent: Recent, now_s: float) -> list[SearchAttributeUpdate[object]]:
+    def changes(self, world: World, recent: Recent, now_s: float) -> list[SearchAttributeUpdate[Any]]:
         rejected = recent.last_catalog is not None and recent.last_catalog.judgement is Judgement.REFUSED
         now = (str(views.phase(world, recent, now_s)), world.generation, rejected)
         if now == self._last:
