@@ -1,0 +1,113 @@
+"""Engines' output: one file per replica and attempt, bounded, read back as last lines or followed.
+
+The engine writes to the file itself, so its output survives the agent. A file over its limit is halved in place:
+the older half goes, once, to `.1`; what is written in that instant may be lost.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from llmgw.ids import ReplicaId
+
+TAIL_LINES = 10
+TAIL_CHARS = 200
+_TAIL_BYTES = 16 * 1024
+_FOLLOW_S = 0.2
+KEPT_REPLICAS = 200
+"""Folders of replicas long gone that are kept for their logs."""
+
+
+class EngineLogs:
+    def __init__(self, root: Path, limit_mib: int) -> None:
+        self._root = root
+        self._limit = limit_mib * 1024 * 1024
+
+    def path(self, replica: ReplicaId, attempt: int) -> Path:
+        """Where this attempt's output goes; its folder is made."""
+        folder = self._root / replica
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{attempt}.log"
+
+    def latest(self, replica: str) -> Path | None:
+        """The newest attempt's log; None for a replica never seen here."""
+        if not replica or "/" in replica or replica.startswith("."):
+            return None
+        found = [path for path in (self._root / replica).glob("*.log") if path.stem.isdigit()]
+        return max(found, key=lambda path: int(path.stem), default=None)
+
+    def tail(self, replica: ReplicaId, attempt: int) -> tuple[str, ...]:
+        """The last lines for a report, cut in number and length."""
+        lines = last_lines(self._root / replica / f"{attempt}.log", TAIL_LINES)
+        return tuple(line[:TAIL_CHARS] for line in lines)
+
+    def bound(self, replica: ReplicaId, attempt: int) -> None:
+        """Halve the log if it is over its limit. Blocking."""
+        path = self._root / replica / f"{attempt}.log"
+        try:
+            size = path.stat().st_size
+            if size <= self._limit:
+                return
+            with path.open("rb") as file, path.with_suffix(".log.1").open("wb") as kept:
+                file.seek(max(0, size - self._limit // 2))
+                shutil.copyfileobj(file, kept)
+            os.truncate(path, 0)  # the engine appends, so it goes on at the new end
+        except OSError:
+            return
+
+    def forget_old(self, live: set[str]) -> None:
+        """Remove the logs of replicas long gone. Blocking."""
+        if not self._root.is_dir():
+            return
+        gone = [folder for folder in self._root.iterdir() if folder.name not in live]
+        for folder in sorted(gone, key=_age_key, reverse=True)[KEPT_REPLICAS:]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def last_lines(path: Path, count: int, most_bytes: int = _TAIL_BYTES) -> list[str]:
+    """Up to `count` last lines within the last `most_bytes`; none if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most_bytes))
+            text = file.read(most_bytes).decode(errors="replace")
+    except OSError:
+        return []
+    return text.splitlines()[-count:] if count > 0 else []
+
+
+async def follow(path: Path, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """What is appended to the file from now on, until `is_over`; a halved file goes on from its new start."""
+    position = path.stat().st_size
+    while True:
+        over = is_over()  # asked before reading: what was written before the end is still told
+        fresh = await asyncio.to_thread(_read_from, path, position)
+        if fresh is None:
+            position = 0
+        elif fresh:
+            position += len(fresh)
+            yield fresh
+        if over:
+            return
+        await asyncio.sleep(_FOLLOW_S)
+
+
+def _read_from(path: Path, position: int) -> bytes | None:
+    """Bytes from `position` on; None when the file has become shorter than that."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < position:
+                return None
+            file.seek(position)
+            return file.read(256 * 1024)
+    except OSError:
+        return b""
+
+
+def _age_key(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0

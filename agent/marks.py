@@ -1,0 +1,117 @@
+"""The mark every engine carries in its environment: who started it, for which replica, and how to know it again.
+
+A mark is inherited by what the engine starts, and can be erased by it; a session cannot be left by accident. So a
+process is ours if it carries our mark *or* lives in the session or group of a leader we know. Pure functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from agent.ledger import Record
+from agent.proc import Census, Process
+from llmgw.ids import NodeId, ReplicaId
+from llmgw.wire import Mark
+
+MARKER = b"LLMGW_RECORD="
+"""Processes without this in their environment carry no mark."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a mark says. `record` is complete but for argv and env, which a running engine no longer needs."""
+
+    node: NodeId
+    home: str
+    mark: Mark
+    record: Record
+
+
+def mark_environment(record: Record, node: NodeId) -> dict[str, str]:
+    """The variables that mark a process of `record`."""
+    return {
+        "LLMGW_INSTALLATION": record.mark.installation,
+        "LLMGW_FLEET": record.mark.fleet,
+        "LLMGW_REPLICA": record.replica,
+        "LLMGW_MARK_EPOCH": str(record.mark.epoch),
+        "LLMGW_MARK_SEQ": str(record.mark.seq),
+        "LLMGW_NODE": node,
+        "LLMGW_RECORD": _slim(record).model_dump_json(exclude_defaults=True),
+    }
+
+
+def read_mark(environ: bytes) -> Marked | None:
+    """The mark in a raw environment (NUL-separated); None if there is none or it is damaged."""
+    values = _variables(environ)
+    raw = values.get("LLMGW_RECORD")
+    if raw is None:
+        return None
+    try:
+        record = Record.model_validate_json(raw)
+    except ValidationError:
+        return None
+    return Marked(node=NodeId(values.get("LLMGW_NODE", "")), home=record.home, mark=record.mark, record=record)
+
+
+def processes_of(record: Record, node: NodeId, census: Census) -> tuple[Process, ...]:
+    """All live processes of a replica: its leader's session and group, and whatever carries its mark."""
+    kin = _kin(record, census)
+    kin |= {process.pid for process in census.processes if _carries(process, record, node)}
+    return tuple(process for process in census.processes if process.pid in kin)
+
+
+def marked_records(census: Census, node: NodeId, home: str) -> dict[ReplicaId, Record]:
+    """The records that the marks of this agent's processes tell, with the leader's pid where the leader lives."""
+    found: dict[ReplicaId, Record] = {}
+    for process in census.processes:
+        marked = read_mark(process.environ)
+        if marked is None or (marked.node, marked.home) != (node, home):
+            continue
+        known = found.get(marked.record.replica)
+        if known is not None and known.start_ticks is not None and not _leads(process):
+            continue
+        found[marked.record.replica] = marked.record.model_copy(
+            update={"pid": process.session, "start_ticks": process.start_ticks if _leads(process) else None}
+        )
+    return found
+
+
+def _kin(record: Record, census: Census) -> set[int]:
+    """Pids in the leader's session or group, unless the leader's pid has since become another process's."""
+    if record.pid is None:
+        return set()
+    at_pid = census.by_pid(record.pid)
+    if at_pid is not None and record.start_ticks is not None and at_pid.start_ticks != record.start_ticks:
+        return set()  # the kernel reuses a pid only after its whole group and session are gone
+    return {process.pid for process in census.processes if record.pid in (process.session, process.group)}
+
+
+def _carries(process: Process, record: Record, node: NodeId) -> bool:
+    marked = read_mark(process.environ) if process.environ else None
+    return marked is not None and (marked.node, marked.home, marked.mark.replica, _whose(marked.mark)) == (
+        node,
+        record.home,
+        record.replica,
+        _whose(record.mark),
+    )
+
+
+def _whose(mark: Mark) -> tuple[str, str]:
+    return (mark.installation, mark.fleet)
+
+
+def _leads(process: Process) -> bool:
+    return process.pid == process.session
+
+
+def _slim(record: Record) -> Record:
+    launch = record.start.launch.model_copy(
+        update={"argv": record.start.launch.argv[:1], "env": {}, "secret_env": {}}
+    )
+    return record.model_copy(update={"start": record.start.model_copy(update={"launch": launch})})
+
+
+def _variables(environ: bytes) -> Mapping[str, str]:
+    pairs = (item.partition(b"=") for item in environ.split(b"\0") if item)
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}

@@ -1,0 +1,95 @@
+"""Ports for engines: found by binding, handed out in rotation, rested after use.
+
+A port that routers may still send to must not come back as another model's; so it rests until the plane names it as
+let go by every router, or an hour. It never decides who gets a port, and knows no replica.
+"""
+
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+
+REST_S = 3600.0
+
+
+class NoPort(Exception):  # noqa: N818 - a refusal, not a fault
+    """Not enough free ports; the text says how the range is used."""
+
+
+class Ports:
+    """The range `first`..`last` (inclusive). `now_s` is the boot clock throughout."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self._first = first
+        self._count = last - first + 1
+        self._next = 0
+        self._held: dict[int, socket.socket | None] = {}
+        self._resting: dict[int, float] = {}
+
+    def take(self, count: int, now_s: float) -> tuple[int, ...]:
+        """`count` ports, each bound until `hand_over`. Raises NoPort; then none is taken."""
+        self._wake(now_s)
+        taken: list[int] = []
+        for offset in range(self._count):
+            if len(taken) == count:
+                break
+            port = self._first + (self._next + offset) % self._count
+            if port not in self._held and port not in self._resting and (bound := _bind(port)) is not None:
+                self._held[port] = bound
+                taken.append(port)
+        if len(taken) < count:
+            self.give_back(taken)
+            raise NoPort(self._told(count))
+        if taken:
+            self._next = (taken[-1] - self._first + 1) % self._count
+        return tuple(taken)
+
+    def hand_over(self, ports: Iterable[int]) -> None:
+        """Unbind ports, so that the engine about to start can bind them; they stay taken."""
+        for port in ports:
+            if (bound := self._held.get(port)) is not None:
+                bound.close()
+            self._held[port] = None
+
+    def give_back(self, ports: Iterable[int]) -> None:
+        """Ports that no engine ever had: free at once."""
+        for port in ports:
+            if (bound := self._held.pop(port, None)) is not None:
+                bound.close()
+
+    def rest(self, ports: Iterable[int], now_s: float) -> None:
+        """Ports of an engine that is gone."""
+        ports = tuple(ports)
+        self.give_back(ports)
+        self._resting |= {port: now_s for port in ports}
+
+    def release(self, ports: Iterable[int]) -> None:
+        """Ports that every router has let go; those in use are not touched."""
+        for port in ports:
+            self._resting.pop(port, None)
+
+    def restore(self, resting: dict[int, float]) -> None:
+        self._resting = dict(resting)
+
+    @property
+    def resting(self) -> dict[int, float]:
+        """Port -> moment at which its rest began."""
+        return dict(self._resting)
+
+    def _wake(self, now_s: float) -> None:
+        self._resting = {port: since for port, since in self._resting.items() if now_s - since < REST_S}
+
+    def _told(self, count: int) -> str:
+        return (
+            f"{count} of ports {self._first}-{self._first + self._count - 1} wanted: {len(self._held)} in use by "
+            f"replicas, {len(self._resting)} resting, the rest bound by others; widen --port-range"
+        )
+
+
+def _bind(port: int) -> socket.socket | None:
+    """Bound on every address: then nobody listens on any of them. Never listening, so it takes no traffic."""
+    candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with suppress(OSError):
+        candidate.bind(("", port))
+        return candidate
+    candidate.close()
+    return None

@@ -1,0 +1,230 @@
+"""Whether an engine serves: what to ask it, what its answers mean, and when to ask again.
+
+Ready = the model is *listed* under its served name: a health page that answers 200 has been seen while another
+model, or none, was served. Asking never counts as use. It changes no state; `agent.replica` does.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from llmgw.wire import EngineUsage, LaunchSpec
+
+TICK_S = 0.04
+"""How often a starting engine's port and log are looked at (microseconds each)."""
+
+FAILURES = 3
+"""So many failed probes in a row, and a ready engine counts as loading again."""
+
+_LOAD_SHARE = 0.05
+_LOADING_S = (0.05, 1.0)
+_READY_S = (5.0, 30.0)
+_QUIET_SHARE = 0.1
+_RETRY_S = 1.0
+_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+_MOST_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look at an engine found. `reason` is why it is not ready."""
+
+    answers: bool
+    ready: bool
+    reason: str = ""
+
+
+def loading_interval_s(age_s: float) -> float:
+    """Between two probes of an engine that has been loading for `age_s`: readiness is seen within 5 % of the load
+    time (and sooner, because every growth of its log asks for a probe)."""
+    low, high = _LOADING_S
+    return min(high, max(low, age_s * _LOAD_SHARE))
+
+
+def ready_interval_s(quiet_s: float, failures: int) -> float:
+    """Between two probes of a ready engine whose figures stood still for `quiet_s`."""
+    if failures:
+        return _RETRY_S
+    low, high = _READY_S
+    return min(high, max(low, quiet_s * _QUIET_SHARE))
+
+
+def port_answers(host: str, port: int) -> bool:
+    """Whether something listens, without waiting: on the node itself a connection is made or refused at once."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            if probe.connect_ex((host, port)) == 0:
+                return True
+            return probe.connect_ex((host, port)) in (0, errno.EISCONN)
+        except OSError:  # a host name that does not resolve
+            return False
+
+
+class Prober:
+    """Asks engines over HTTP. One per agent; close it."""
+
+    def __init__(self) -> None:
+        connector = aiohttp.TCPConnector(limit=0, force_close=True, use_dns_cache=True)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def look(self, base: str, launch: LaunchSpec, *, was_ready: bool) -> Finding:
+        """One probe of the engine at `base` (no trailing slash). Never raises for what the engine does."""
+        rules = launch.readiness
+        try:
+            health, _ = await self._get(base + rules.health_path)
+            if health != 200:
+                return Finding(answers=True, ready=False, reason=f"{rules.health_path} answers {health}")
+            if was_ready:
+                return Finding(answers=True, ready=True)
+            if rules.lists_model and (reason := await self._why_unlisted(base, launch)):
+                return Finding(answers=True, ready=False, reason=reason)
+            if rules.probe_completion and (reason := await self._why_no_completion(base, launch)):
+                return Finding(answers=True, ready=False, reason=reason)
+            return Finding(answers=True, ready=True)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            silent = isinstance(error, aiohttp.ClientConnectorError)
+            return Finding(answers=not silent, ready=False, reason=_told(error))
+
+    async def figures(self, base: str, launch: LaunchSpec) -> Mapping[str, float] | None:
+        """The engine's own metrics, summed over labels; None when it has none or does not tell them."""
+        if launch.metrics.running is None:
+            return None
+        try:
+            status, body = await self._get(base + launch.metrics.path)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
+        return parse_figures(body.decode(errors="replace")) if status == 200 else None
+
+    async def _why_unlisted(self, base: str, launch: LaunchSpec) -> str:
+        path = launch.readiness.models_path
+        status, body = await self._get(base + path)
+        if status != 200:
+            return f"{path} answers {status}"
+        names = listed_models(body)
+        if launch.served_name in names:
+            return ""
+        shown = ", ".join(repr(name) for name in names[:5]) or "nothing"
+        return f"{path} lists {shown}, not {launch.served_name!r}"[:300]
+
+    async def _why_no_completion(self, base: str, launch: LaunchSpec) -> str:
+        ask = {"model": launch.served_name, "prompt": ".", "max_tokens": 1}
+        async with self._session.post(base + "/v1/completions", json=ask) as answer:
+            await answer.content.read(_MOST_BYTES)
+            return "" if answer.status == 200 else f"a one-token completion answers {answer.status}"
+
+    async def _get(self, url: str) -> tuple[int, bytes]:
+        async with self._session.get(url, allow_redirects=False) as answer:
+            body = bytearray()
+            async for chunk in answer.content.iter_chunked(64 * 1024):
+                body += chunk
+                if len(body) > _MOST_BYTES:
+                    break
+            return answer.status, bytes(body)
+
+
+def listed_models(body: bytes) -> list[str]:
+    """The names in an OpenAI model list (`data[].id`), or in llama.cpp's (`models[].name`). Empty if it is neither."""
+    try:
+        document: Any = json.loads(body)
+    except ValueError:
+        return []
+    if not isinstance(document, dict):
+        return []
+    rows = [(row, "id") for row in _rows(document, "data")] + [(row, "name") for row in _rows(document, "models")]
+    names = [row[key] for row, key in rows if isinstance(row, dict) and isinstance(row.get(key), str)]
+    return list(dict.fromkeys(names))
+
+
+def parse_figures(text: str) -> dict[str, float]:
+    """Prometheus text -> metric name -> sum over its labels; lines that are none are skipped."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        name, _, rest = line.partition("{")
+        value = rest.rpartition("}")[2] if rest else line.partition(" ")[2]
+        name = name.split(" ")[0]
+        try:
+            sums[name] = sums.get(name, 0.0) + float(value.split()[0])
+        except (ValueError, IndexError):
+            continue
+    return sums
+
+
+@dataclass(frozen=True)
+class Activity:
+    """An engine's figures and the moment (loop clock) at which they last moved."""
+
+    in_flight: int
+    tokens: float
+    moved_s: float
+
+    def usage(self, now_s: float) -> EngineUsage:
+        idle = 0.0 if self.in_flight else max(0.0, now_s - self.moved_s)
+        return EngineUsage(in_flight=self.in_flight, idle_s=round(idle, 3))
+
+
+def next_activity(
+    before: Activity | None, figures: Mapping[str, float], launch: LaunchSpec, now_s: float
+) -> Activity | None:
+    """The activity after `figures` were read at `now_s`; None when the engine does not tell its running gauge."""
+    names = launch.metrics
+    if names.running is None or names.running not in figures:
+        return before
+    in_flight = round(figures[names.running] + figures.get(names.waiting or "", 0.0))
+    tokens = figures.get(names.tokens_total or "", 0.0)
+    still = before is not None and in_flight == 0 and before.tokens == tokens and before.in_flight == 0
+    return Activity(in_flight, tokens, before.moved_s if still and before is not None else now_s)
+
+
+async def grown_or_due(size: "LogSize", due_s: float) -> None:
+    """Return after `due_s`, or one tick after the log grew."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + due_s
+    while (left := deadline - clock()) > 0:
+        await asyncio.sleep(min(TICK_S, left))
+        if size.grew():
+            return
+
+
+class LogSize:
+    """Whether a file changed its size since last asked: engines say something just when they become ready."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._size = self._now()
+
+    def grew(self) -> bool:
+        before, self._size = self._size, self._now()
+        return self._size != before
+
+    def _now(self) -> int:
+        try:
+            return os.stat(self._path).st_size  # noqa: PTH116 - twenty times a second per loading engine
+        except OSError:
+            return 0
+
+
+def _rows(document: dict[str, Any], key: str) -> list[Any]:
+    rows = document.get(key)
+    return rows if isinstance(rows, list) else []
+
+
+def _told(error: BaseException) -> str:
+    """Without figures that change from probe to probe: a new reason is a new revision."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "the port refuses connections"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_TIMEOUT.total:g} s"
+    return f"the connection broke ({type(error).__name__})"

@@ -1,0 +1,348 @@
+"""One replica's life on this node: executed or adopted, watched, failed or stopped, and gone when that is proven.
+
+The only place that changes a replica's state. It runs on the agent's one event loop and never talks to the plane.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent import engines
+from agent.census import CensusTaker
+from agent.enginelogs import EngineLogs
+from agent.launch import Invocation, Place, render
+from agent.ledger import Failure, LedgerFile, Record, StopStep
+from agent.local import Executables, Secrets, weights_argument
+from agent.marks import mark_environment, processes_of
+from agent.ports import Ports
+from agent.proc import Process, boottime_s
+from agent.readiness import (
+    FAILURES,
+    TICK_S,
+    Activity,
+    Finding,
+    LogSize,
+    Prober,
+    grown_or_due,
+    loading_interval_s,
+    next_activity,
+    port_answers,
+    ready_interval_s,
+)
+from agent.settings import Settings
+from agent.stopping import bring_down, describe, rungs
+from llmgw.wire import EngineState, Inventory, Refusal, ReplicaReport
+
+TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
+
+
+class Watcher(Protocol):
+    """Who is told of a replica's changes."""
+
+    def changed(self, replica: "Replica") -> None: ...
+    def became_ready(self, replica: "Replica", after_s: float) -> None: ...
+    def gone(self, replica: "Replica") -> None: ...
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a replica uses of its node."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    executables: Executables
+    secrets: Secrets
+    ports: Ports
+    logs: EngineLogs
+    ledger: LedgerFile
+    census: CensusTaker
+    prober: Prober
+    inventory: Callable[[], Inventory]
+    make_task: TaskMaker
+    watcher: Watcher
+
+
+class Replica:
+    def __init__(self, record: Record, around: Surroundings) -> None:
+        self.record = record
+        self.state = EngineState.STARTING
+        self.reason = ""
+        self.stuck = ""
+        """Which processes survived KILL; its devices are quarantined while this is set."""
+        self.looked = asyncio.Event()
+        """Set once the engine's own answer, or its end, decided the state."""
+        self._around = around
+        self._engine: engines.Engine | None = None
+        self._activity: Activity | None = None
+        self._failures = 0
+        self._since_s = _now_s()
+        self._task: asyncio.Task[None] | None = None
+        self._log = around.logs.path(record.replica, record.start.attempt)
+
+    # --- what the node does with it --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Execute a new replica, in the background."""
+        self._go(self._live())
+
+    def resume(self) -> None:
+        """Go on with a replica of an earlier agent, where that one was."""
+        record = self.record
+        if record.pid is not None and record.start_ticks is not None:
+            self._engine = engines.adopt(record.pid, record.start_ticks)
+        if record.stop is not None:
+            self.stop()
+        elif record.failure is not None:
+            self._set(EngineState.FAILED, record.failure.reason)
+            self.looked.set()
+        elif self._engine is not None:
+            self.state = EngineState.READY if record.was_ready else EngineState.STARTING
+            self.begin()
+        elif record.pid is not None:
+            self._fail("the engine ended while the agent was away")
+        else:
+            self.begin()  # accepted, and the agent ended before it could start it
+
+    def stop(self) -> None:
+        """Stop at the step of `record.stop`, in the background; a stop under way goes on from there."""
+        self.looked.set()
+        self._set(EngineState.STOPPING, self.record.stop.reason if self.record.stop else "")
+        self._go(self._end())
+
+    def detach(self) -> None:
+        """Let go of the engine without touching it: the agent ends, the fleet does not."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._engine is not None:
+            self._engine.close()
+
+    def update(self, **changes: object) -> None:
+        """Replace fields of the record; the caller saves."""
+        self.record = self.record.model_copy(update=changes)
+
+    def report(self) -> ReplicaReport:
+        record = self.record
+        failure = record.failure
+        return ReplicaReport(
+            replica=record.replica,
+            model=record.start.model,
+            mark=record.mark,
+            fingerprint=record.start.fingerprint,
+            attempt=record.start.attempt,
+            state=self.state,
+            claims=record.start.claims,
+            served_name=record.start.launch.served_name,
+            url=self._url(self._around.settings.reach_host),
+            port=record.port,
+            pid=record.pid,
+            was_ready=record.was_ready,
+            exit_code=failure.exit_code if failure else None,
+            reason=(self.stuck or self.reason)[:300],
+            log_tail=failure.log_tail if failure else (),
+            state_age_s=round(_now_s() - self._since_s, 3),
+            usage=self._activity.usage(_now_s()) if self._activity and self.state is EngineState.READY else None,
+        )
+
+    # --- its life --------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        engine = self._engine or self._execute()
+        if engine is None:
+            return
+        self._engine = engine
+        self._around.watcher.changed(self)
+        ended = asyncio.create_task(engine.exited.wait(), name="exit")
+        watch = asyncio.create_task(self._watch(), name="watch")
+        try:
+            await asyncio.wait({ended, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            passed = watch.cancel() is False
+        if engine.exited.is_set():
+            self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
+        elif passed:
+            await self._give_up(watch.result())
+
+    def _execute(self) -> engines.Engine | None:
+        """Start the process; None when that fails, and the state says why."""
+        start = self.record.start
+        executable = self._around.executables.find(start.launch.argv[0])
+        secrets = self._around.secrets.resolve(start.launch.secret_env)
+        weights = weights_argument(start.launch.weights) if start.launch.weights else ""
+        for found in (executable, secrets, weights):
+            if isinstance(found, Refusal):
+                return self._fail(found.message)
+        assert isinstance(executable, str) and isinstance(weights, str) and not isinstance(secrets, Refusal)  # noqa: S101, PT018
+        self.update(started_s=boottime_s())
+        invocation = self._invocation(weights, secrets)
+        self._around.ports.hand_over(self.record.ports)
+        try:
+            engine = engines.start(executable, invocation, self._log)
+        except OSError as error:
+            return self._fail(f"cannot execute {executable}: {error.strerror}")
+        self.update(pid=engine.pid, start_ticks=engine.start_ticks)
+        self._around.ledger.save_soon()
+        return engine
+
+    def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
+        record, around = self.record, self._around
+        place = Place(
+            host=around.settings.engine_host,
+            port=record.port,
+            extra_ports=record.extra_ports,
+            weights=weights,
+            devices=around.inventory().devices,
+        )
+        rendered = render(record.start.launch, place, record.start.claims, around.environ)
+        env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
+        return Invocation(argv=rendered.argv, env=env)
+
+    async def _watch(self) -> str:
+        """Keep the state true; return only when the start limit has passed, with what to say about it."""
+        size = LogSize(str(self._log))
+        while True:
+            left_s = self._start_left_s()
+            if left_s <= 0:
+                return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
+            if self.state is EngineState.STARTING and not self._port_answers():
+                self._settle(Finding(answers=False, ready=False))
+                await asyncio.sleep(min(TICK_S, left_s))
+                continue
+            try:
+                async with asyncio.timeout(left_s if left_s != float("inf") else None):
+                    await self._look()
+            except TimeoutError:
+                continue
+            await self._pause(size, self._start_left_s())
+
+    async def _look(self) -> None:
+        base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
+        finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
+        self._settle(finding)
+        if self.state is EngineState.READY and (figures := await self._around.prober.figures(base, launch)) is not None:
+            self._activity = next_activity(self._activity, figures, launch, _now_s())
+
+    async def _pause(self, size: LogSize, left_s: float) -> None:
+        """Until the next look: sooner while loading, when the log grows."""
+        if self.state is EngineState.READY:
+            moved_s = max(self._since_s, self._activity.moved_s if self._activity else 0.0)
+            await asyncio.sleep(ready_interval_s(_now_s() - moved_s, self._failures))
+        elif self.state is EngineState.STARTING:
+            await asyncio.sleep(TICK_S)
+        else:
+            await grown_or_due(size, max(0.0, min(loading_interval_s(self._age_s()), left_s)))
+
+    def _settle(self, finding: Finding) -> None:
+        """Move the state to what was found."""
+        if finding.ready:
+            self._failures = 0
+            self._became_ready()
+            self._set(EngineState.READY, "")
+        elif self.state is EngineState.READY:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                self._set(EngineState.LOADING, f"was ready, then failed {FAILURES} probes: {finding.reason}")
+        elif finding.answers or self.state is EngineState.LOADING:
+            self._set(EngineState.LOADING, finding.reason)
+        else:
+            self._set(EngineState.STARTING, finding.reason)
+        self.looked.set()
+
+    def _became_ready(self) -> None:
+        if self.record.was_ready:
+            return
+        self.update(was_ready=True)
+        self._around.ledger.save_soon()
+        self._around.watcher.became_ready(self, self._age_s())
+
+    async def _give_up(self, reason: str) -> None:
+        """End an engine that never became ready, then count it as failed."""
+        self._set(self.state, reason)
+        await self._bring_down(StopStep.KILL)
+        self._fail(reason, self._engine.exit_code if self._engine else None)
+
+    def _fail(self, reason: str, exit_code: int | None = None) -> None:
+        tail = self._without_secrets(self._around.logs.tail(self.record.replica, self.record.start.attempt))
+        self.stuck = ""
+        self.update(failure=Failure(reason=reason[:300], exit_code=exit_code, log_tail=tail))
+        self._around.ledger.save_soon()
+        self.looked.set()
+        self._set(EngineState.FAILED, reason)
+
+    # --- its end ---------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
+        self._around.watcher.gone(self)
+
+    async def _bring_down(self, first: StopStep) -> None:
+        ladder = rungs(self.record.start.launch.stop, first)
+        await bring_down(self._engine, self._survivors, ladder, self._on_step, self._on_stuck)
+
+    async def _survivors(self) -> tuple[Process, ...]:
+        return processes_of(self.record, self._around.settings.node, await self._around.census.take())
+
+    def _on_step(self, step: StopStep) -> None:
+        if self.record.stop is not None and self.record.stop.step is not step:
+            self.update(stop=self.record.stop.model_copy(update={"step": step}))
+            self._around.ledger.save_soon()
+
+    def _on_stuck(self, left: tuple[Process, ...]) -> None:
+        self.stuck = f"still there after KILL and {self.record.start.launch.stop.kill_limit_s:g} s: {describe(left)}"
+        if self.state is not EngineState.STOPPING:
+            self._since_s = _now_s()
+            self.state = EngineState.STOPPING
+        self._around.watcher.changed(self)
+
+    # --- small things ----------------------------------------------------------------------------------------------
+
+    def _go(self, life: Coroutine[None, None, None]) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._around.make_task(life, f"replica {self.record.replica}")
+
+    def _set(self, state: EngineState, reason: str) -> None:
+        if (state, reason) == (self.state, self.reason):
+            return
+        if state is not self.state:
+            self._since_s = _now_s()
+        self.state, self.reason = state, reason
+        self._around.watcher.changed(self)
+
+    def _port_answers(self) -> bool:
+        return port_answers(self._around.settings.probe_host, self.record.port)
+
+    def _url(self, host: str) -> str:
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.record.port}"
+
+    def _age_s(self) -> float:
+        return boottime_s() - (self.record.started_s or boottime_s())
+
+    def _start_left_s(self) -> float:
+        return float("inf") if self.record.was_ready else self.record.start.launch.start_limit_s - self._age_s()
+
+    def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        values = self._around.secrets.resolve(self.record.start.launch.secret_env)
+        if isinstance(values, Refusal):
+            return lines
+        for value in values.values():
+            lines = tuple(line.replace(value, "***") if value else line for line in lines)
+        return lines
+
+
+def _how_it_ended(exit_code: int | None, state: EngineState) -> str:
+    if exit_code is None:
+        return f"the engine ended while {state}"
+    if exit_code >= 0:
+        return f"the engine ended with exit code {exit_code} while {state}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = str(-exit_code)
+    return f"the engine was killed by {name} while {state}"
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,311 @@
+"""The agent's settings: flags first, then the environment, then the defaults. Read once, at start.
+
+Every problem is told at once, each with what to write instead; then nothing has been done.
+"""
+
+import argparse
+import ipaddress
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict
+
+from agent.auth import read_tokens
+from agent.declared import Declared, parse_declared
+from llmgw.ids import NodeId
+
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
+
+
+class Settings(BaseModel):
+    """What an agent runs with. Sizes in MiB."""
+
+    model_config = ConfigDict(frozen=True)
+
+    node: NodeId
+    listen_host: str
+    listen_port: int
+    url: str
+    """Under which the plane reaches this agent."""
+    state_dir: Path
+    token_file: Path | None
+    devices: tuple[Declared, ...] | None
+    """None: ask the machine."""
+    first_port: int
+    last_port: int
+    engine_host: str
+    """The address engines are told to bind."""
+    allow: tuple[str, ...]
+    """Executables that may be started, by name or path; empty = all."""
+    secrets_dir: Path | None
+    weights_root: Path | None
+    machine_id: str | None
+    log_limit_mib: int
+
+    @property
+    def reach_host(self) -> str:
+        """The host that routers reach engines at."""
+        if self.engine_host in _WILDCARDS:
+            return urlsplit(self.url).hostname or self.engine_host
+        return self.engine_host
+
+    @property
+    def probe_host(self) -> str:
+        return "127.0.0.1" if self.engine_host in _WILDCARDS else self.engine_host
+
+
+class SettingsError(Exception):
+    """Everything that is wrong with the settings, one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting: its flag, its variable, how to read it. A reader raises ValueError saying what to write instead."""
+
+    flag: str
+    variable: str
+    read: Callable[[str], Any]
+    default: str | None
+    metavar: str
+    help: str
+
+    @property
+    def field(self) -> str:
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+def _node(text: str) -> str:
+    if not text or len(text) > 128 or not all(char.isalnum() or char in "._-" for char in text):
+        raise ValueError("a node id is 1 to 128 letters, digits, dots, dashes and underscores, such as gpu-07")
+    return text
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:7811")
+    return host.strip("[]"), int(port)
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{text!r} is not an address such as http://gpu-07:7811")
+    return text.rstrip("/")
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and last.isdigit() and 1024 <= int(first) <= int(last) <= 65535):
+        raise ValueError(f"{text!r} is not FIRST-LAST within 1024-65535, such as 21000-21999")
+    return int(first), int(last)
+
+
+def _token_file(text: str) -> Path:
+    path = Path(text)
+    try:
+        if not read_tokens(path):
+            raise ValueError(f"{text} holds no token: write one per line")
+    except OSError as error:
+        raise ValueError(f"cannot read {text}: {error.strerror}") from error
+    return path
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise ValueError(f"{text} is not a folder: make it, or name another")
+    return path.resolve()
+
+
+def _state_dir(text: str) -> Path:
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make {text}: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ValueError(f"{text} cannot be written by this user")
+    return path.resolve()
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if not text or "/" in text or " " in text:
+        raise ValueError(f"{text!r} is not a host name or address, such as 127.0.0.1")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+OPTIONS = (
+    Option("--node-id", "LLMGW_NODE_ID", _node, None, "ID", "this node's id, as the catalog calls it"),
+    Option(
+        "--listen", "LLMGW_AGENT_LISTEN", _listen, "127.0.0.1:7811", "HOST:PORT", "where to serve the plane; port 0 = any"
+    ),
+    Option("--url", "LLMGW_AGENT_URL", _url, None, "URL", "how others reach this agent; default: the listen address"),
+    Option(
+        "--state-dir", "LLMGW_AGENT_STATE_DIR", _state_dir, None, "DIR", "ledger and engine logs; must outlive restarts"
+    ),
+    Option(
+        "--token-file",
+        "LLMGW_TOKEN_FILE",
+        _token_file,
+        None,
+        "FILE",
+        "bearer tokens, one per line (all are valid: rotate by adding, then removing); none only on loopback",
+    ),
+    Option(
+        "--devices",
+        "LLMGW_AGENT_DEVICES",
+        parse_declared,
+        None,
+        "SPEC",
+        "declared devices: 4xh100:80GiB, a YAML or JSON list, or a file of one; default: what NVML finds",
+    ),
+    Option("--port-range", "LLMGW_AGENT_PORT_RANGE", _port_range, "21000-21999", "A-B", "ports for engines"),
+    Option(
+        "--engine-host", "LLMGW_AGENT_ENGINE_HOST", _host, "127.0.0.1", "HOST", "the address engines bind; 0.0.0.0 = all"
+    ),
+    Option(
+        "--allow",
+        "LLMGW_AGENT_ALLOW",
+        _names,
+        "",
+        "NAME,…",
+        "executables that may be started, names (found on PATH) or paths; default: all",
+    ),
+    Option(
+        "--secrets-dir",
+        "LLMGW_AGENT_SECRETS_DIR",
+        _folder,
+        None,
+        "DIR",
+        "a file per secret; default: variables LLMGW_SECRET_<NAME>",
+    ),
+    Option(
+        "--weights-root", "LLMGW_AGENT_WEIGHTS_ROOT", _folder, None, "DIR", "weights that may be removed on request"
+    ),
+    Option(
+        "--machine-id",
+        "LLMGW_AGENT_MACHINE_ID",
+        _node,
+        None,
+        "ID",
+        "instead of the machine's own id (several agents on one machine)",
+    ),
+    Option("--log-limit-mib", "LLMGW_AGENT_LOG_LIMIT_MIB", _count, "16", "MIB", "an engine's log is halved beyond it"),
+)
+
+
+def read_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """The settings. Raises SettingsError with all problems; `--help` prints and exits."""
+    flags = vars(_parser().parse_args(argv))
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for option in OPTIONS:
+        text, source = _text_of(option, flags, environ)
+        try:
+            values[option.field] = option.read(text) if text is not None else None
+        except ValueError as error:
+            problems.append(f"{source}: {error}")
+            values[option.field] = None
+    problems += _together(values, {problem.split(":")[0] for problem in problems})
+    if problems:
+        raise SettingsError(problems)
+    return _assemble(values)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="llmgw agent",
+        description="The node's half of llmgw: starts, watches and stops engines on this machine.",
+        epilog="Every flag may be given as the variable in brackets. Engines outlive the agent: a new one takes them "
+        "over from --state-dir.",
+    )
+    for option in OPTIONS:
+        default = f"; default {option.default}" if option.default else ""
+        parser.add_argument(option.flag, metavar=option.metavar, help=f"{option.help}{default} [{option.variable}]")
+    return parser
+
+
+def _text_of(option: Option, flags: Mapping[str, str | None], environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """(text, where it came from)."""
+    if (given := flags[option.field]) is not None:
+        return given, option.flag
+    if option.variable in environ:
+        return environ[option.variable], option.variable
+    return option.default, option.flag
+
+
+def _together(values: Mapping[str, Any], told: set[str]) -> list[str]:
+    """Problems that lie in several settings at once, or in their absence."""
+    problems = [
+        f"{flag}: missing; {why}"
+        for flag, why in (
+            ("--node-id", "give the id by which the catalog knows this node"),
+            ("--state-dir", "give a folder that outlives restarts, such as /var/lib/llmgw"),
+        )
+        if values[flag.removeprefix("--").replace("-", "_")] is None and not _was_told(flag, told)
+    ]
+    listen = values["listen"]
+    if listen and values["token_file"] is None and not _was_told("--token-file", told) and not is_loopback(listen[0]):
+        problems.append(
+            f"--token-file: missing; without tokens the agent listens on loopback only, not on {listen[0]}"
+        )
+    if values["engine_host"] in _WILDCARDS and values["url"] is None and listen and listen[0] in _WILDCARDS:
+        problems.append("--url: missing; engines that bind every address need a name that routers reach them by")
+    ports = values["port_range"]
+    if listen and ports and ports[0] <= listen[1] <= ports[1]:
+        problems.append(f"--port-range: {ports[0]}-{ports[1]} holds the agent's own port {listen[1]}; move one of them")
+    return problems
+
+
+def _was_told(flag: str, told: set[str]) -> bool:
+    variable = next(option.variable for option in OPTIONS if option.flag == flag)
+    return flag in told or variable in told
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _assemble(values: Mapping[str, Any]) -> Settings:
+    host, port = values["listen"]
+    return Settings(
+        node=NodeId(values["node_id"]),
+        listen_host=host,
+        listen_port=port,
+        url=values["url"] or f"http://{host}:{port}",
+        state_dir=values["state_dir"],
+        token_file=values["token_file"],
+        devices=values["devices"],
+        first_port=values["port_range"][0],
+        last_port=values["port_range"][1],
+        engine_host=values["engine_host"],
+        allow=values["allow"],
+        secrets_dir=values["secrets_dir"],
+        weights_root=values["weights_root"],
+        machine_id=values["machine_id"],
+        log_limit_mib=values["log_limit_mib"],
+    )
