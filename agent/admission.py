@@ -46,7 +46,7 @@ def malformed(batch: CommandBatch) -> tuple[str, ...]:
             f"commands.{number}.launch.{where}: holds a NUL" for where, items in texts.items() if "\0" in "".join(items)
         ]
         problems += [
-            f"commands.{number}.launch: {name} is no placeholder; known are port, port:NAME of extra_ports, host, weights"
+            f"commands.{number}.launch: {name} is no placeholder; known: port, port:NAME of extra_ports, host, weights"
             for name in unknown_placeholders(launch)
         ]
         problems += [

@@ -31,9 +31,7 @@ class UnreadableError(Exception):
 def read(path: Path) -> Source:
     """The document in a file. Raises OSError or UnreadableError."""
     if path.stat().st_size > MAX_BYTES:
-        raise UnreadableError(
-            Problem("", f"the file is larger than {MAX_BYTES >> 20} MiB", "a catalog is smaller")
-        )
+        raise UnreadableError(Problem("", f"the file is larger than {MAX_BYTES >> 20} MiB", "a catalog is smaller"))
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:

@@ -1,12 +1,14 @@
 """Orders: one command per row of `llmgw.orders.ORDERS`, made from its fields. `nodes` and `routers` group theirs."""
 
+import inspect
 import json
-from typing import Any
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
-from typer import _click as click  # typer brings its own; its groups take no other
-from typer.core import TyperGroup
 
 from cli import tables
 from cli.looking import rows
@@ -19,62 +21,55 @@ GROUPS = {"nodes": "Nodes: list, add, remove", "routers": "Routers: list, add, r
 
 def add_to(app: typer.Typer) -> None:
     """Every order; those named `nodes-…` and `routers-…` become commands of a group that lists by itself."""
-    for group, text in GROUPS.items():
-        made = typer.Typer(help=text, invoke_without_command=True, cls=_orders_of(group))
-        made.callback()(_listing(group))
-        app.add_typer(made, name=group)
-    app.info.cls = _orders_of("")
+    groups = {name: typer.Typer(help=text, invoke_without_command=True) for name, text in GROUPS.items()}
+    for name, group in groups.items():
+        group.callback()(_listing(name))
+        app.add_typer(group, name=name)
+    for name, order in sorted(ORDERS.items()):
+        head, _, rest = name.partition("-")
+        home, command = (groups[head], rest) if head in groups else (app, name)
+        home.command(command, help=order.description)(_command(order))
 
 
-def _orders_of(group: str) -> type[TyperGroup]:
-    """A group that also has the orders of `group` (the ungrouped ones for an empty name)."""
+def _command(order: type[Order]) -> Callable[..., None]:
+    """A function whose parameters are the order's fields: required ones are arguments in order, the others options."""
+    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    parameters += [_parameter(name, info) for name, info in order.model_fields.items()]
 
-    class WithOrders(TyperGroup):
-        def list_commands(self, ctx: click.Context) -> list[str]:
-            return [*super().list_commands(ctx), *_names(group)]
-
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            order = ORDERS.get(f"{group}-{cmd_name}" if group else cmd_name)
-            if order is not None and cmd_name in _names(group):
-                return _command(cmd_name, order)
-            return super().get_command(ctx, cmd_name)
-
-    return WithOrders
-
-
-def _names(group: str) -> list[str]:
-    if group:
-        return sorted(name.removeprefix(f"{group}-") for name in ORDERS if name.startswith(f"{group}-"))
-    return sorted(name for name in ORDERS if name.partition("-")[0] not in GROUPS)
-
-
-def _command(name: str, order: type[Order]) -> click.Command:
-    """Required fields are arguments in order, the others options."""
-    parameters: list[click.Parameter] = []
-    for field, info in order.model_fields.items():
-        many = str(info.annotation).startswith("tuple") or "tuple[" in str(info.annotation)
-        if info.is_required():
-            parameters.append(click.Argument([field], nargs=-1 if many else 1, required=True, type=_type(info)))
-        elif info.annotation is bool or "bool" in str(info.annotation):
-            parameters.append(click.Option([f"--{field.replace('_', '-')}"], is_flag=True, help=info.description))
-        else:
-            flag = f"--{field.replace('_', '-')}"
-            parameters.append(click.Option([flag], default=None, help=info.description, type=_type(info)))
-
-    @click.pass_context
-    def run(context: click.Context, /, **given: Any) -> None:
+    def run(**given: Any) -> None:
+        context: typer.Context = given.pop("context")
         options: Options = context.find_root().obj
-        fields = {k: list(v) if isinstance(v, tuple) else _value(k, v) for k, v in given.items() if v not in (None, ())}
+        fields = {name: _value(name, value) for name, value in given.items() if value not in (None, [])}
         leave(with_fleet(options, lambda fleet: _give(options, fleet, order.name, fields)))
 
-    return click.Command(name, params=parameters, help=order.description, callback=run)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] - how typer reads a command
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
-def _type(info: FieldInfo) -> Any:
-    text = str(info.annotation)
-    if "int" in text and "str" not in text:
-        return click.INT
-    return click.FLOAT if "float" in text else click.STRING
+def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
+    kind = _plain(info.annotation)
+    flag = f"--{name.replace('_', '-')}"
+    if info.is_required():
+        return _of(name, Annotated[kind, typer.Argument(help=info.description)], inspect.Parameter.empty)
+    if kind is bool:
+        return _of(name, Annotated[bool, typer.Option(flag, help=info.description)], False)
+    return _of(name, Annotated[kind | None, typer.Option(flag, help=info.description)], None)
+
+
+def _of(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _plain(annotation: Any) -> Any:
+    """The command line's type for a field's: text, number, flag, or a list of texts."""
+    if typing.get_origin(annotation) is Annotated:
+        return _plain(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return _plain(next(a for a in typing.get_args(annotation) if a is not type(None)))
+    if typing.get_origin(annotation) is tuple:
+        return list[str]
+    return annotation if annotation in (int, float, bool) else str
 
 
 def _value(field: str, value: Any) -> Any:
@@ -95,7 +90,7 @@ async def _give(options: Options, fleet: Any, name: str, fields: dict[str, Any])
     return OK if verdict.judgement in ("accepted", "unchanged") else REFUSED
 
 
-def _listing(group: str) -> Any:
+def _listing(group: str) -> Callable[[typer.Context], None]:
     def listing(context: typer.Context) -> None:
         if context.invoked_subcommand is not None:
             return

@@ -57,7 +57,7 @@ def check(
     found += [finding for rule in RULES for finding in rule(sent)]
     if catalog is not None:
         found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
-    found.sort(key=lambda finding: str(finding))
+    found.sort(key=str)
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)
     return Checked(None if problems else catalog, problems, warnings)

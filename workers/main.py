@@ -19,7 +19,10 @@ from workflows.client import Connection
 
 VARIABLES = {
     "fleet": ("LLMGW_FLEET", "name of the fleet"),
-    "installation": ("LLMGW_INSTALLATION", "id of your installation: made once, kept by you, equal on every control host"),
+    "installation": (
+        "LLMGW_INSTALLATION",
+        "id of your installation: made once, kept by you, equal on all hosts",
+    ),
     "state_dir": ("LLMGW_STATE_DIR", "where an installation id is made and kept when none is given"),
     "token_file": ("LLMGW_TOKEN_FILE", "bearer token for agents and routers, on the first line"),
     "metrics_listen": ("LLMGW_METRICS_LISTEN", "HOST:PORT of the Prometheus metrics; `off` for none"),
@@ -35,7 +38,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> WorkerSettings:
     """Flags before environment before defaults. ValidationError names every problem; `--help` prints and exits."""
     parser = argparse.ArgumentParser(
         prog="llmgw worker",
-        description="A control worker: decides for one fleet and tells its agents and routers. Run as many as you like; "
+        description="A control worker: decides for one fleet, tells agents and routers. Run as many as you like; "
         "Temporal gives the fleet one owner. Temporal's address and credentials come from its own client profile.",
     )
     for name, (variable, text) in VARIABLES.items():
@@ -51,7 +54,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> WorkerSettings:
         if value is not None:
             values[name] = None if name == "metrics_listen" and value == "off" else value
     paths = ("tls_ca_file", "tls_cert_file", "tls_key_file")
-    told = {name: given[name] for name in CONNECTION if given[name] is not None}
+    told: dict[str, Any] = {name: given[name] for name in CONNECTION if given[name] is not None}
     values["connection"] = Connection(**{k: Path(v) if k in paths else v for k, v in told.items()})
     return WorkerSettings.model_validate(values)
 

@@ -1,5 +1,7 @@
 """The table's digest is kept by differences, and a router behind gets exactly what it lacks."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +40,7 @@ def test_applying_the_difference_gives_the_other_table_and_its_digest(old: Table
 @given(st.lists(tables, min_size=2, max_size=6))
 def test_a_router_behind_by_any_number_of_steps_is_brought_up_by_one_difference(history: list[Table]) -> None:
     log: tuple[Step, ...] = ()
-    for revision, (old, new) in enumerate(zip(history, history[1:], strict=False), start=1):
+    for revision, (old, new) in enumerate(pairwise(history), start=1):
         log = table_log.append(log, Step(revision, old.digest, table.difference(old, new)))
     for revision, held in enumerate(history[:-1]):
         change = table_log.since(log, revision, held.digest)
