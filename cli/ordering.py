@@ -42,7 +42,8 @@ def _command(order: type[Order]) -> Callable[..., None]:
         fields = {name: _value(name, value) for name, value in given.items() if value not in (None, [])}
         leave(with_fleet(options, lambda fleet: _give(options, fleet, order.name, fields)))
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] - how typer reads a command
+    # How typer reads a command.
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 

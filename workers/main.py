@@ -55,7 +55,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> WorkerSettings:
             values[name] = None if name == "metrics_listen" and value == "off" else value
     paths = ("tls_ca_file", "tls_cert_file", "tls_key_file")
     told: dict[str, Any] = {name: given[name] for name in CONNECTION if given[name] is not None}
-    values["connection"] = Connection(**{k: Path(v) if k in paths else v for k, v in told.items()})
+    told |= {name: Path(told[name]) for name in paths if name in told}
+    values["connection"] = Connection(**told)
     return WorkerSettings.model_validate(values)
 
 
