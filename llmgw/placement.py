@@ -58,14 +58,14 @@ class Ground:
 def find(
     ground: Ground, profile: Profile, *, models_there: Mapping[NodeId, int], avoid: frozenset[NodeId]
 ) -> Spot | NoSpot:
-    """The best spot for one replica of a profile: free now before released soon, then the tightest fit."""
+    """The best spot for a replica: free now before released soon, then apart from its like, then the tightest fit."""
     fallen: Counter[str] = Counter()
     best: tuple[tuple[bool, bool, int, int, str], Spot] | None = None
     for id_, view in ground.views.items():
         reason = next((text for row in FILTERS if (text := row(ground, view, profile))), None)
         spot = _spot(ground, view, profile) if reason is None else None
         if isinstance(spot, Spot):
-            key = (spot.waits, id_ in avoid, spot.left, models_there.get(id_, 0), str(id_))
+            key = (spot.waits, id_ in avoid, models_there.get(id_, 0), spot.left, str(id_))
             if best is None or key < best[0]:
                 best = (key, spot)
         else:
