@@ -1,15 +1,14 @@
 """Commands that look: status, models, replicas, nodes, routers, endpoints, explain, logs."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli import tables
-from cli.reach import OK, REFUSED, UNREACHABLE, Options, fail, leave, show, with_fleet
+from cli.agents import print_logs
+from cli.reach import OK, REFUSED, Options, fail, leave, show, with_fleet
 
 PAGED: Mapping[str, tuple[str, Callable[[Any], None], str]] = {
     "models": ("models", tables.models, "Models: ready and wanted replicas, and what waits"),
@@ -88,26 +87,5 @@ def logs(
     node = next((n for n in rows(options, "nodes", "nodes") if n["id"] == found["node"]), None)
     if node is None:
         fail(REFUSED, f"node {found['node']} is not known")
-    _print_logs(f"{node['url']}/v1/replicas/{replica}/logs", lines, options.token_file, follow=follow)
+    print_logs(f"{node['url']}/v1/replicas/{replica}/logs", lines, options.token_file, follow=follow)
     leave(OK)
-
-
-def _print_logs(url: str, lines: int, token_file: Path | None, *, follow: bool) -> None:
-    import httpx  # late: quick help
-
-    headers = {}
-    if token_file is not None:
-        headers["authorization"] = f"Bearer {token_file.read_text().split()[0]}"
-    params = {"lines": str(lines), **({"follow": "1"} if follow else {})}
-    timeout = httpx.Timeout(10.0, read=None if follow else 10.0)
-    try:
-        with httpx.stream("GET", url, params=params, headers=headers, timeout=timeout, trust_env=False) as answer:
-            if answer.status_code != 200:
-                fail(REFUSED, f"{url} answers {answer.status_code}: {answer.read().decode()[:300]}")
-            for part in answer.iter_text():
-                sys.stdout.write(part)
-                sys.stdout.flush()
-    except httpx.HTTPError as error:
-        fail(UNREACHABLE, f"the agent at {url} is not reached: {error}")
-    except KeyboardInterrupt:
-        leave(OK)

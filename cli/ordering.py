@@ -11,8 +11,10 @@ import typer
 from pydantic.fields import FieldInfo
 
 from cli import tables
+from cli.agents import node_at
 from cli.looking import rows
 from cli.reach import OK, REFUSED, Options, leave, show, with_fleet
+from llmgw.node_orders import NodesAdd
 from llmgw.order import Order
 from llmgw.orders import ORDERS
 
@@ -28,7 +30,23 @@ def add_to(app: typer.Typer) -> None:
     for name, order in sorted(ORDERS.items()):
         head, _, rest = name.partition("-")
         home, command = (groups[head], rest) if head in groups else (app, name)
-        home.command(command, help=order.description)(_command(order))
+        made = add_node if name == NodesAdd.name else _command(order)
+        home.command(command, help=order.description)(made)
+
+
+def add_node(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="Base URL of its agent")],
+    id_: Annotated[str | None, typer.Option("--id", help="Its id; asked from the agent when left out")] = None,
+    pool: Annotated[str | None, typer.Option(help="The pool it belongs to")] = None,
+    zone: Annotated[str | None, typer.Option(help="Failure domain: rack, room")] = None,
+    labels: Annotated[str | None, typer.Option(help="A=B,C=D")] = None,
+) -> None:
+    """By URL alone: the agent itself says which node it is."""
+    options: Options = context.find_root().obj
+    given = {"id": id_ or node_at(url, options.token_file), "url": url, "pool": pool, "zone": zone, "labels": labels}
+    fields = {name: _value(name, value) for name, value in given.items() if value is not None}
+    leave(with_fleet(options, lambda fleet: _give(options, fleet, NodesAdd.name, fields)))
 
 
 def _command(order: type[Order]) -> Callable[..., None]:

@@ -169,7 +169,7 @@ def test_prometheus_scrapes_ports_that_services_listen_on(compose: Compose) -> N
 
 
 def listening_ports(service: Service) -> set[int]:
-    names = ["LLMGW_LISTEN", "LLMGW_METRICS_LISTEN", "PROMETHEUS_ENDPOINT"]
+    names = ["LLMGW_ROUTER_LISTEN", "LLMGW_AGENT_LISTEN", "LLMGW_METRICS_LISTEN", "PROMETHEUS_ENDPOINT"]
     return {int(service.environment[name].rsplit(":", 1)[1]) for name in names if name in service.environment}
 
 

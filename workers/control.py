@@ -23,9 +23,10 @@ from activities.plan import plan
 from activities.pools import Pools
 from activities.publish import Publish
 from activities.settings import Outward, read_bearer
+from workers.metrics import served
 from workers.settings import WorkerSettings, installation_id
 from workflows import names
-from workflows.client import connect
+from workflows.client import Fleet, connect
 from workflows.ensure import ensure
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
@@ -103,6 +104,8 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
     stop = stop or asyncio.Event()
     try:
         async with make_worker(client, settings, callers, pools), contextlib.AsyncExitStack() as stack:
+            if settings.metrics_listen is not None:
+                await stack.enter_async_context(served(Fleet(client, settings.fleet), settings.metrics_listen))
             if settings.ensure:
                 keeper = asyncio.create_task(keep_running(client, settings, installation))
                 stack.callback(keeper.cancel)
