@@ -19,7 +19,7 @@ from typing import TypeAlias
 import aiohttp
 from pydantic import ValidationError
 
-from activities.cutting import node_seen, router_seen
+from activities.cutting import is_echo, node_seen, router_seen
 from activities.settings import Outward
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
@@ -94,7 +94,10 @@ class Pool:
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
         self._seq = 0
+        self._urgent = 0
+        """Sequence number of the last change that is more than an echo of our own commands."""
         self._changed = asyncio.Event()
+        self._pressing = asyncio.Event()
         self._returned_s = float("-inf")
         self._ran_s = 0.0
         self._ticked_s = self.clock()
@@ -135,6 +138,11 @@ class Pool:
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
+        if self._urgent <= cursor:
+            # Only what our own commands made visible: it waits a moment for the news that follows.
+            self._pressing.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pressing.wait(), WINDOW_S)
         await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
         observation = self._part(cursor)
         self._returned_s = self.clock()
@@ -170,9 +178,13 @@ class Pool:
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
 
     def _tell(self, kind: str, target: str, fact: Fact) -> None:
+        known = self._facts.get((kind, target))
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
+        if not is_echo(known[1] if known is not None else None, fact):
+            self._urgent = self._seq
+            self._pressing.set()
 
     # --- one stream ---
 

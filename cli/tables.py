@@ -47,7 +47,7 @@ def status(value: Mapping[str, Any]) -> None:
         console.print(f"  router    {router['id']}: {state}")
     for row in value.get("waiting", ()):
         console.print(f"  waiting   {row.get('subject')} ({age(row.get('age_s'))}): {row.get('text')}")
-    for row in value.get("refusals", ())[-5:]:
+    for row in value.get("refusals", ())[:5]:
         console.print(f"  refused   {row['name']} ({age(row.get('age_s'))} ago): {'; '.join(row['problems'])[:300]}")
     for key in ("fenced_by", "safe_mode"):
         if value.get(key):

@@ -32,9 +32,7 @@ class _Page(Collector):
     def collect(self) -> Iterator[Metric]:
         yield self._one("llmgw_worker_up", "This worker runs", 1)
         yield self._one("llmgw_fleet_answers", "The fleet's workflow answers", self._status is not None)
-        yield self._one(
-            "llmgw_worker_acting", "This worker observes the fleet: it tells the fleet gauges", self._acting
-        )
+        yield self._one("llmgw_worker_acting", "This worker observes and tells the fleet gauges", self._acting)
         if self._status is None or not self._acting:
             return
         for name in COUNTED:
