@@ -14,7 +14,8 @@ V = TypeVar("V")
 
 def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
     """Entries that are new or other."""
-    return {key: value for key, value in after.items() if key not in before or before[key] != value}
+    same = ((key, value, before.get(key)) for key, value in after.items())
+    return {key: value for key, value, was in same if was is not value and was != value}
 
 
 def removed(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[K, ...]:
@@ -27,12 +28,15 @@ def with_removed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | Non
 
 
 def known_of(draft: Draft) -> dict[NodeId, Known]:
-    """Identities as the reports of nodes that judge give them."""
-    return {
-        id_: Known(view.seen.machine, view.seen.boot, tuple(d.id for d in view.seen.inventory.devices))
-        for id_, view in draft.survey.nodes.items()
-        if view.judges and view.seen is not None
-    }
+    """Identities as the reports of nodes that judge give them. An incomplete inventory says nothing of devices."""
+    found: dict[NodeId, Known] = {}
+    for id_, view in draft.survey.nodes.items():
+        if view.judges and view.seen is not None:
+            before, devices = draft.world.known.get(id_), tuple(d.id for d in view.seen.inventory.devices)
+            if not view.seen.inventory.complete and before is not None:
+                devices = before.devices
+            found[id_] = Known(view.seen.machine, view.seen.boot, devices)
+    return found
 
 
 def targets_changed(before: World, after: World) -> bool:

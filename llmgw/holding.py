@@ -25,7 +25,7 @@ def reason(world: World, survey: Survey, now_s: float) -> str:
         holder = world.fenced_by
         who = f"installation {holder.installation}, epoch {holder.epoch}"
         return f"another plane commands this fleet ({who}); `llmgw takeover` is the only way on"
-    if world.overtaken_by is not None and not survey.all_heard():
+    if world.overtaken_by is not None:
         return "newer commands than ours were seen (a reset or a restored backup): waiting to hear every node first"
     if world.settling_since_s is not None and not settled(world, survey, now_s):
         return "settling: waiting to hear every node first"

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from llmgw import table
 from llmgw.catalog import Catalog
+from llmgw.ids import RouterId
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.table import TableChange
-from llmgw.world import InputKind, World
+from llmgw.world import InputKind, RouterFacts, World
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,7 +34,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
     if gone or plan.assign:
         used = {a.spec for a in assignments.values()}
         specs = {k: v for k, v in specs.items() if k in used}
-    nodes, routers = set(plan.forget_nodes), set(plan.forget_routers)
+    nodes = set(plan.forget_nodes)
     return replace(
         world,
         catalog=catalog if accepted is not None else world.catalog,
@@ -59,7 +60,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         unclaimed=_kept(world.unclaimed, plan.unclaimed),
         table=_table(world, plan),
         table_revision=world.table_revision + plan.changes_table,
-        routers=_put(world.routers, {}, routers),
+        routers=_routers(world, plan),
         waiting=_kept(world.waiting, plan.waiting),
     )
 
@@ -83,9 +84,15 @@ def _settling(world: World, plan: Plan, now_s: float) -> float | None:
 
 
 def _seq(world: World, plan: Plan) -> int:
-    if plan.new_epoch is not None:
-        return 0
     return world.seq if plan.jump_to_seq is None else max(world.seq, plan.jump_to_seq)
+
+
+def _routers(world: World, plan: Plan) -> Mapping[RouterId, RouterFacts]:
+    routers = _put(world.routers, {}, set(plan.forget_routers))
+    if plan.new_epoch is None:
+        return routers
+    # Under a new epoch every router is told anew, so that the former holder's tables are refused there.
+    return {k: replace(v, acked_revision=-1, acked_seq=-1, asked_revision=-1) for k, v in routers.items()}
 
 
 def _table(world: World, plan: Plan) -> table.Table:

@@ -45,7 +45,9 @@ class Wake(_ModelOrder):
         asked = world.wishes.wakes.get(name)
         if asked is not None and not any(f.at_s >= asked for f in world.failures.get(name, ())):
             return world.wishes
-        return replace(world.wishes, wakes=with_item(world.wishes.wakes, name, now_s))
+        wishes, scale = world.wishes, world.wishes.scales.get(name)
+        scales = without(wishes.scales, name) if scale is not None and scale.replicas == 0 else wishes.scales
+        return replace(wishes, wakes=with_item(wishes.wakes, name, now_s), scales=scales)
 
 
 class ScaleModel(_ModelOrder):
@@ -81,7 +83,8 @@ class ScaleModel(_ModelOrder):
         held = scales.get(name)
         if held is not None and held.replicas == self.replicas and same_end(held.until_s, until):
             return world.wishes
-        return replace(world.wishes, scales=with_item(scales, name, Scale(self.replicas, until)))
+        wakes = without(world.wishes.wakes, name) if self.replicas == 0 else world.wishes.wakes
+        return replace(world.wishes, scales=with_item(scales, name, Scale(self.replicas, until)), wakes=wakes)
 
 
 class Restart(Order):

@@ -12,6 +12,7 @@ from llmgw.canonical import digest
 from llmgw.catalog import DEFAULT_POOL, Node, Seconds, Url
 from llmgw.ids import NodeId, PoolName
 from llmgw.order import Identifier, Name, Order, Path, Problems, kept, same_end, with_item, without
+from llmgw.nodes import NodeState, survey
 from llmgw.sentences import unknown
 from llmgw.world import Drain, NodeTask, SilenceLevel, Wishes, World
 
@@ -76,7 +77,9 @@ class ConfirmLost(_NodeOrder):
     def check(self, world: World) -> Problems:
         if problems := super().check(world):
             return problems
-        if members.node_level(world, self.id) is SilenceLevel.HEARD:
+        view = survey(world).of(self.id)
+        in_doubt = view is not None and view.state is NodeState.SET_ASIDE
+        if members.node_level(world, self.id) is SilenceLevel.HEARD and not in_doubt:
             return (f"node {self.node} answers, so it is not lost: to move its replicas, drain it",)
         return ()
 

@@ -15,7 +15,8 @@ from llmgw.ids import NodeId, ReplicaId
 from llmgw.wire import Owner, ReplicaReport
 from llmgw.world import Drain, Seen, SilenceLevel, World
 
-BRAKE_LEAST_NODES = 3
+BRAKE_LEAST_SILENT = 3
+"""Fewer silent nodes are never braked: in a fleet of three, one that is lost is replaced."""
 BRAKE_SHARE = 0.25
 BRAKE_WINDOW_S = 60.0
 
@@ -43,6 +44,7 @@ class NodeView:
     leaving: bool = False
     frozen: bool = False
     note: str = ""
+    """The state in words; empty while healthy."""
 
     @property
     def judges(self) -> bool:
@@ -56,7 +58,8 @@ class NodeView:
 
     @property
     def keeps_routes(self) -> bool:
-        return self.state in (NodeState.HEALTHY, NodeState.UNKNOWN) or (self.frozen and self.is_silent)
+        """Whether what is published there may stay so: in doubt nothing is withdrawn, for silence it is."""
+        return self.frozen or not self.is_silent
 
     @property
     def is_silent(self) -> bool:
@@ -82,23 +85,22 @@ class Survey:
         return self.nodes.get(node)
 
     def all_heard(self) -> bool:
-        """Nobody is left of whom nothing is known."""
-        return all(view.state is not NodeState.UNKNOWN for view in self.nodes.values())
+        """Every node has reported in this run or is lost."""
+        return all(view.seen is not None or view.state is NodeState.LOST for view in self.nodes.values())
 
 
 def survey(world: World) -> Survey:
     """Every member node in this pass, in order of its id."""
     declared = dict(sorted(members.nodes(world).items()))
     doubts = _identity_doubts(world, declared)
-    brake = _brake(world, declared)
-    views = {id_: _view(world, node, doubts.get(id_, ""), bool(brake)) for id_, node in declared.items()}
-    return Survey(views, brake)
+    braked = _braked(world, declared)
+    views = {id_: _view(world, node, doubts.get(id_, ""), id_ in braked) for id_, node in declared.items()}
+    return Survey(views, _brake_in_words(braked, declared) if braked else "")
 
 
 def _view(world: World, node: Node, doubt: str, braked: bool) -> NodeView:
     seen = world.seen.get(node.id)
     state, note = _state(world, node.id, seen, doubt)
-    confirmed = node.id in world.wishes.confirmed_lost
     return NodeView(
         node=node,
         state=state,
@@ -107,18 +109,19 @@ def _view(world: World, node: Node, doubt: str, braked: bool) -> NodeView:
         cordoned=node.id in world.wishes.cordoned,
         drain=world.wishes.drains.get(node.id),
         leaving=node.id in world.wishes.leaving,
-        frozen=braked and not confirmed,
+        frozen=braked,
         note=note,
     )
 
 
 def _state(world: World, id_: NodeId, seen: Seen | None, doubt: str) -> tuple[NodeState, str]:
-    silence = world.silence.get(f"node/{id_}")
+    silence, confirmed = world.silence.get(f"node/{id_}"), id_ in world.wishes.confirmed_lost
     if silence is not None and silence.level is not SilenceLevel.HEARD:
-        lost = silence.level is SilenceLevel.LOST or id_ in world.wishes.confirmed_lost
+        lost = silence.level is SilenceLevel.LOST or confirmed
         return (NodeState.LOST if lost else NodeState.SUSPECT), world.troubles.get(f"node/{id_}", "silent")
     if seen is None:
-        return NodeState.UNKNOWN, world.troubles.get(f"node/{id_}", "not heard yet")
+        note = world.troubles.get(f"node/{id_}", "not heard yet")
+        return (NodeState.LOST if confirmed else NodeState.UNKNOWN), note
     if seen.owner is not None and seen.owner != Owner(installation=world.installation, fleet=world.fleet):
         owner = f"installation {seen.owner.installation}, fleet {seen.owner.fleet}"
         return NodeState.FOREIGN, f"its agent belongs to {owner}; `llmgw agent release` there gives it up"
@@ -133,14 +136,18 @@ def _ours(world: World, seen: Seen) -> dict[ReplicaId, ReplicaReport]:
 
 
 def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, str]:
-    """Nodes that claim the same machine or device as another: all of them are set aside, each naming the others."""
+    """Nodes that claim the same machine or device as another: all of them are set aside, each naming the others. So
+    is a node whose name another machine has taken, while it holds anything."""
     claimed: defaultdict[tuple[str, str], list[NodeId]] = defaultdict(list)
     for id_ in declared:
-        if (seen := world.seen.get(id_)) is not None:
-            claimed["machine id", seen.machine].append(id_)
+        seen = world.seen.get(id_)
+        if seen is not None and not _is_lost(world, id_):  # a machine may come back under another name
+            if seen.machine:
+                claimed["machine id", seen.machine].append(id_)
             for device in seen.inventory.devices:
                 claimed["device", device.id].append(id_)
-    doubts: dict[NodeId, str] = {}
+    holding = {assignment.node for assignment in world.assignments.values()}
+    doubts = {id_: text for id_ in declared if id_ in holding and (text := _other_machine(world, id_))}
     for (what, value), nodes in claimed.items():
         if len(nodes) > 1:
             for id_ in nodes:
@@ -149,8 +156,26 @@ def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, s
     return doubts
 
 
-def _brake(world: World, declared: Mapping[NodeId, Node]) -> str:
-    """Many nodes silent within a minute: it is probably not the nodes."""
+def _is_lost(world: World, id_: NodeId) -> bool:
+    silence = world.silence.get(f"node/{id_}")
+    return silence is not None and silence.level is SilenceLevel.LOST
+
+
+def _other_machine(world: World, id_: NodeId) -> str:
+    """Why the machine behind a known name seems to be another; a machine is its id or any of its devices."""
+    known, seen = world.known.get(id_), world.seen.get(id_)
+    if known is None or seen is None or known.machine == seen.machine or id_ in world.wishes.confirmed_lost:
+        return ""
+    if not seen.inventory.complete or {d.id for d in seen.inventory.devices} & set(known.devices):
+        return ""
+    return (
+        f"machine {seen.machine} answers under the name of machine {known.machine}; "
+        f"`llmgw confirm-lost {id_}` says that the former is gone for good"
+    )
+
+
+def _braked(world: World, declared: Mapping[NodeId, Node]) -> frozenset[NodeId]:
+    """Nodes that fell silent within a minute of many others: it is probably not the nodes."""
     silent = {
         id_: silence.since_s
         for id_ in declared
@@ -158,25 +183,29 @@ def _brake(world: World, declared: Mapping[NodeId, Node]) -> str:
         and silence.level is not SilenceLevel.HEARD
         and id_ not in world.wishes.confirmed_lost
     }
-    if len(declared) < BRAKE_LEAST_NODES or len(silent) <= BRAKE_SHARE * len(declared):
-        return ""
-    if _most_within(sorted(silent.values()), BRAKE_WINDOW_S) <= BRAKE_SHARE * len(declared):
-        return ""
-    if _one_zone_of_several(silent, declared):
-        return ""
+    together = _most_within(silent, BRAKE_WINDOW_S)
+    if len(together) < BRAKE_LEAST_SILENT or len(together) <= BRAKE_SHARE * len(declared):
+        return frozenset()
+    return frozenset() if _one_zone_of_several(together, declared) else together
+
+
+def _brake_in_words(braked: frozenset[NodeId], declared: Mapping[NodeId, Node]) -> str:
     return (
-        f"{len(silent)} of {len(declared)} nodes fell silent within a minute: nothing is withdrawn or moved for it. "
+        f"{len(braked)} of {len(declared)} nodes fell silent within a minute: nothing is withdrawn or moved for it. "
         "`llmgw confirm-lost NODE` says that a node is really gone"
     )
 
 
-def _most_within(times: list[float], window_s: float) -> int:
-    best, first = 0, 0
-    for last, time in enumerate(times):
-        while time - times[first] > window_s:
+def _most_within(times: Mapping[NodeId, float], window_s: float) -> frozenset[NodeId]:
+    """The largest group whose times lie within `window_s`; the earliest of equals."""
+    ordered = sorted(times, key=lambda id_: (times[id_], id_))
+    best, first = (0, 0), 0
+    for last, id_ in enumerate(ordered):
+        while times[id_] - times[ordered[first]] > window_s:
             first += 1
-        best = max(best, last - first + 1)
-    return best
+        if last + 1 - first > best[1] - best[0]:
+            best = (first, last + 1)
+    return frozenset(ordered[slice(*best)])
 
 
 def _one_zone_of_several(silent: Iterable[NodeId], declared: Mapping[NodeId, Node]) -> bool:

@@ -27,7 +27,7 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
     for router in observation.routers:
         routers[router.router] = _router_seen(world, routers.get(router.router, RouterFacts()), router)
     for item in observation.silence:
-        silence[item.target] = _silence(silence.get(item.target), item.level, now_s)
+        silence[item.target] = _silence(silence.get(item.target), item.level, now_s - item.silent_s)
     for trouble in observation.troubles:
         if trouble.text:
             troubles[trouble.target] = trouble.text
@@ -36,10 +36,11 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
     return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
 
 
-def _silence(before: Silence | None, level: SilenceLevel, now_s: float) -> Silence:
-    """From suspect to lost it is one silence."""
+def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Silence:
+    """From suspect to lost it is one silence. It began when the target was last heard: a new run or pool that tells
+    all silences at once must not make them look simultaneous."""
     still = before is not None and (before.level is SilenceLevel.HEARD) == (level is SilenceLevel.HEARD)
-    return Silence(level, before.since_s if before is not None and still else now_s)
+    return Silence(level, before.since_s if before is not None and still else since_s)
 
 
 def _seen(before: Seen | None, node: NodeSeen) -> Seen:

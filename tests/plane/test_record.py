@@ -61,7 +61,7 @@ def test_silence_and_troubles_are_kept_and_forgotten_with_the_pool() -> None:
         troubles=(TroubleSeen(target="node/n1", text="cannot connect"),),
     )
     world = record.observed(WORLD, facts, 50.0)
-    assert world.silence["node/n1"] == Silence(SilenceLevel.SUSPECT, 50.0)
+    assert world.silence["node/n1"] == Silence(SilenceLevel.SUSPECT, 39.0), "since the last beat"
     assert world.troubles == {"node/n1": "cannot connect"}
     healed = Observation(pool="p", cursor=2, troubles=(TroubleSeen(target="node/n1", text=""),))
     assert record.observed(world, healed, 51.0).troubles == {}
