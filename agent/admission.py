@@ -3,7 +3,7 @@
 A refusal waits and costs no attempt. Pure over `View` but for looking at executables, secrets and weights on disk.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.launch import unknown_placeholders
@@ -62,7 +62,9 @@ def malformed(batch: CommandBatch) -> tuple[str, ...]:
 
 def _has_devices(start: Start, view: View) -> Refusal | None:  # noqa: ARG001 - a row of CHECKS
     if start.launch.devices is not None and not start.claims:
-        return refuse(RefusalCode.NO_DEVICES, f"{start.launch.engine} takes devices and none are claimed: it would take all")
+        return refuse(
+            RefusalCode.NO_DEVICES, f"{start.launch.engine} takes devices and none are claimed: it would take all"
+        )
     return None
 
 
@@ -107,7 +109,7 @@ def _devices_are_free(start: Start, view: View) -> Refusal | None:
     return None
 
 
-def _claimed_text(device: Device, wanted_mib: int | None, others: list[tuple[str, object]]) -> str:
+def _claimed_text(device: Device, wanted_mib: int | None, others: Sequence[tuple[str, object]]) -> str:
     by = ", ".join(sorted({replica for replica, _ in others})) or "nobody"
     want = "the whole device is" if wanted_mib is None else f"{wanted_mib} of {device.memory_mib} MiB are"
     return f"{device.id}: {want} wanted, it is claimed by {by}"

@@ -24,8 +24,10 @@ IsOurs = Callable[[int], bool]
 
 
 class DeviceSource(Protocol):
-    changes: bool
-    """Whether reading again can tell something new."""
+    @property
+    def changes(self) -> bool:
+        """Whether reading again can tell something new."""
+        ...
 
     def read(self, is_ours: IsOurs) -> Inventory:
         """The devices now. Blocking; never raises."""
@@ -68,9 +70,7 @@ class NvmlSource:
             except self._nvml.NVMLError as error:
                 problems.append(f"device {index}: {error}")
         problem = "NVML: " + "; ".join(problems) if problems else ""
-        return Inventory(
-            devices=tuple(devices), complete=not problems, problem=problem[:300], host_memory_mib=host
-        )
+        return Inventory(devices=tuple(devices), complete=not problems, problem=problem[:300], host_memory_mib=host)
 
     def _read_one(self, index: int, is_ours: IsOurs) -> Device:
         nvml = self._nvml

@@ -80,7 +80,7 @@ def last_lines(path: Path, count: int, most_bytes: int = _TAIL_BYTES) -> list[st
 
 async def follow(path: Path, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
     """What is appended to the file from now on, until `is_over`; a halved file goes on from its new start."""
-    position = path.stat().st_size
+    position = (await asyncio.to_thread(path.stat)).st_size
     while True:
         over = is_over()  # asked before reading: what was written before the end is still told
         fresh = await asyncio.to_thread(_read_from, path, position)

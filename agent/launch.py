@@ -4,13 +4,16 @@ Exactly the placeholders of `LaunchSpec` are replaced. Order, repeats and empty 
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmgw.ids import DeviceId
 from llmgw.wire import Device, DeviceClaim, DeviceNaming, DeviceSelection, LaunchSpec
 
-_PLACEHOLDER = re.compile(r"\$\{llmgw:(port|host|weights)(?::([^}]*))?\}")
+PYTHON = "${llmgw:python}"
+"""The agent's own interpreter, also as the executable."""
+_PLACEHOLDER = re.compile(r"\$\{llmgw:(port|host|weights|python)(?::([^}]*))?\}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def fill(text: str, place: Place) -> str:
             return str(place.extra_ports[name]) if name in place.extra_ports else match[0]
         if name is not None:
             return match[0]
-        return {"port": str(place.port), "host": place.host, "weights": place.weights}[kind]
+        return {"port": str(place.port), "host": place.host, "weights": place.weights, "python": sys.executable}[kind]
 
     return _PLACEHOLDER.sub(value, text)
 
@@ -70,6 +73,6 @@ def unknown_placeholders(launch: LaunchSpec) -> tuple[str, ...]:
     """Things that look like a placeholder of ours and are none."""
     texts = (*launch.argv, *launch.env.values())
     found = {match for text in texts for match in re.findall(r"\$\{llmgw:[^}]*\}?", text)}
-    known = {"${llmgw:port}", "${llmgw:host}", "${llmgw:weights}"}
+    known = {"${llmgw:port}", "${llmgw:host}", "${llmgw:weights}", PYTHON}
     known |= {f"${{llmgw:port:{name}}}" for name in launch.extra_ports}
     return tuple(sorted(found - known))

@@ -6,11 +6,13 @@ environment of an engine.
 
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from agent.launch import PYTHON
 from llmgw.wire import MAX_ERROR_CHARS, Refusal, RefusalCode
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -28,9 +30,13 @@ class Executables:
 
     def find(self, name: str) -> str | Refusal:
         """The path to execute for argv[0]."""
+        if name == PYTHON:
+            return sys.executable
         found = shutil.which(name)
         if found is None:
-            return refuse(RefusalCode.NOT_FOUND, f"executable {name!r} is not on this node: install it, or put it on PATH")
+            return refuse(
+                RefusalCode.NOT_FOUND, f"executable {name!r} is not on this node: install it, or put it on PATH"
+            )
         if self.allowed and Path(found).resolve() not in self._allowed_files():
             allowed = ", ".join(self.allowed)
             return refuse(RefusalCode.NOT_ALLOWED, f"executable {name!r} is not one of --allow {allowed}")
@@ -53,7 +59,9 @@ class Secrets:
         missing = sorted({wanted[variable] for variable, value in values.items() if value is None})
         if missing:
             where = f"files in {self.folder}" if self.folder else "variables LLMGW_SECRET_<NAME> of the agent"
-            return refuse(RefusalCode.NO_SECRET, f"secrets not on this node: {', '.join(missing)}; give them as {where}")
+            return refuse(
+                RefusalCode.NO_SECRET, f"secrets not on this node: {', '.join(missing)}; give them as {where}"
+            )
         return {variable: value for variable, value in values.items() if value is not None}
 
     def _value(self, name: str) -> str | None:

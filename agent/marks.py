@@ -106,9 +106,7 @@ def _leads(process: Process) -> bool:
 
 
 def _slim(record: Record) -> Record:
-    launch = record.start.launch.model_copy(
-        update={"argv": record.start.launch.argv[:1], "env": {}, "secret_env": {}}
-    )
+    launch = record.start.launch.model_copy(update={"argv": record.start.launch.argv[:1], "env": {}, "secret_env": {}})
     return record.model_copy(update={"start": record.start.model_copy(update={"launch": launch})})
 
 

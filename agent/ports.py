@@ -60,7 +60,7 @@ class Ports:
         """Ports of an engine that is gone."""
         ports = tuple(ports)
         self.give_back(ports)
-        self._resting |= {port: now_s for port in ports}
+        self._resting |= dict.fromkeys(ports, now_s)
 
     def release(self, ports: Iterable[int]) -> None:
         """Ports that every router has let go; those in use are not touched."""

@@ -173,7 +173,8 @@ class Replica:
         weights = weights_argument(start.launch.weights) if start.launch.weights else ""
         for found in (executable, secrets, weights):
             if isinstance(found, Refusal):
-                return self._fail(found.message)
+                self._fail(found.message)
+                return None
         assert isinstance(executable, str) and isinstance(weights, str) and not isinstance(secrets, Refusal)  # noqa: S101, PT018
         self.update(started_s=boottime_s())
         invocation = self._invocation(weights, secrets)
@@ -181,7 +182,8 @@ class Replica:
         try:
             engine = engines.start(executable, invocation, self._log)
         except OSError as error:
-            return self._fail(f"cannot execute {executable}: {error.strerror}")
+            self._fail(f"cannot execute {executable}: {error.strerror}")
+            return None
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine

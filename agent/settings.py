@@ -156,7 +156,12 @@ def _names(text: str) -> tuple[str, ...]:
 OPTIONS = (
     Option("--node-id", "LLMGW_NODE_ID", _node, None, "ID", "this node's id, as the catalog calls it"),
     Option(
-        "--listen", "LLMGW_AGENT_LISTEN", _listen, "127.0.0.1:7811", "HOST:PORT", "where to serve the plane; port 0 = any"
+        "--listen",
+        "LLMGW_AGENT_LISTEN",
+        _listen,
+        "127.0.0.1:7811",
+        "HOST:PORT",
+        "where to serve the plane; port 0 = any",
     ),
     Option("--url", "LLMGW_AGENT_URL", _url, None, "URL", "how others reach this agent; default: the listen address"),
     Option(
@@ -180,7 +185,12 @@ OPTIONS = (
     ),
     Option("--port-range", "LLMGW_AGENT_PORT_RANGE", _port_range, "21000-21999", "A-B", "ports for engines"),
     Option(
-        "--engine-host", "LLMGW_AGENT_ENGINE_HOST", _host, "127.0.0.1", "HOST", "the address engines bind; 0.0.0.0 = all"
+        "--engine-host",
+        "LLMGW_AGENT_ENGINE_HOST",
+        _host,
+        "127.0.0.1",
+        "HOST",
+        "the address engines bind; 0.0.0.0 = all",
     ),
     Option(
         "--allow",
@@ -265,9 +275,7 @@ def _together(values: Mapping[str, Any], told: set[str]) -> list[str]:
     ]
     listen = values["listen"]
     if listen and values["token_file"] is None and not _was_told("--token-file", told) and not is_loopback(listen[0]):
-        problems.append(
-            f"--token-file: missing; without tokens the agent listens on loopback only, not on {listen[0]}"
-        )
+        problems.append(f"--token-file: missing; without tokens the agent listens on loopback only, not on {listen[0]}")
     if values["engine_host"] in _WILDCARDS and values["url"] is None and listen and listen[0] in _WILDCARDS:
         problems.append("--url: missing; engines that bind every address need a name that routers reach them by")
     ports = values["port_range"]

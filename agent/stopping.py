@@ -89,9 +89,7 @@ async def _ended(engine: Engine, limit_s: float) -> bool:
     return engine.exited.is_set()
 
 
-async def _gone_by(
-    deadline: float, survivors: Survivors, treat: Callable[[tuple[Process, ...]], None]
-) -> bool:
+async def _gone_by(deadline: float, survivors: Survivors, treat: Callable[[tuple[Process, ...]], None]) -> bool:
     """Look until nothing is left (True) or the deadline has passed (False)."""
     clock = asyncio.get_running_loop().time
     pause, slowest = _POLL_S

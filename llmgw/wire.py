@@ -449,6 +449,8 @@ class EndpointUse(Wire):
     in_flight: int
     idle_s: float
     withdrawn: bool = False
+    fleet: str = ""
+    """Replica ids are unique within one fleet only."""
 
 
 class Asked(Wire):

@@ -1,0 +1,207 @@
+"""A small OpenAI-compatible engine of our own, for trying things out: it has the manners of real ones, bad ones too.
+
+Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
+leaves a child behind. Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+MAX_BODY = 64 * 1024 * 1024
+
+
+class Stub:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.loaded = asyncio.Event()
+        self.hangs = False
+        self.running = 0
+        self.tokens = 0
+        self.who = f"{os.environ.get('LLMGW_REPLICA', options.served_model_name)}@{options.port}"
+
+    async def run(self) -> None:
+        """Listen at once, load for a while, serve."""
+        server = await asyncio.start_server(self._connection, self.options.host, self.options.port, limit=MAX_BODY)
+        if self.options.crash_after_s is not None:
+            asyncio.get_running_loop().call_later(self.options.crash_after_s, self._crash)
+        if self.options.hang_after_s is not None:
+            asyncio.get_running_loop().call_later(self.options.hang_after_s, self._hang)
+        await asyncio.sleep(self.options.load_s)
+        self.loaded.set()
+        print("ready", flush=True)
+        async with server:
+            await server.serve_forever()
+
+    def _crash(self) -> None:
+        print("crashing as told", flush=True)
+        os._exit(self.options.exit_code)
+
+    def _hang(self) -> None:
+        self.hangs = True
+
+    # --- HTTP ---
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (request := await _read_request(reader)) is not None:
+                if self.hangs:
+                    await asyncio.Event().wait()
+                await self._answer(writer, *request)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter, method: str, path: str, body: bytes) -> None:
+        if path == "/metrics":
+            return _send(writer, 200, self._figures(), "text/plain")
+        if path == "/stub" and method == "POST":
+            return self._told(writer, json.loads(body or b"{}"))
+        if not self.loaded.is_set():
+            return _send(writer, 503, _error("Loading model", "unavailable_error"))
+        if path == "/health":
+            return _send(writer, 200, {"status": "ok"})
+        if path == "/v1/models":
+            row = {"id": self.options.list_as or self.options.served_model_name, "object": "model", "owned_by": "stub"}
+            return _send(writer, 200, {"object": "list", "data": [row]})
+        if method == "POST" and path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
+            return await self._serve(writer, path, body)
+        return _send(writer, 404, _error(f"no such path: {path}", "not_found_error"))
+
+    def _told(self, writer: asyncio.StreamWriter, order: Mapping[str, Any]) -> None:
+        _send(writer, 200, {"ok": True})
+        if order.get("do") == "crash":
+            asyncio.get_running_loop().call_soon(self._crash)
+        elif order.get("do") == "hang":
+            self.hangs = True
+
+    async def _serve(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
+        try:
+            asked: dict[str, Any] = json.loads(body)
+        except ValueError:
+            return _send(writer, 400, _error("the body is no JSON", "invalid_request_error"))
+        if asked.get("model") != self.options.served_model_name:
+            message = f"The model `{asked.get('model')}` does not exist."
+            return _send(writer, 404, _error(message, "NotFoundError"))
+        self.running += 1
+        try:
+            if path == "/v1/embeddings":
+                data = [{"object": "embedding", "index": 0, "embedding": [0.0, 1.0]}]
+                return _send(writer, 200, {"object": "list", "model": asked["model"], "data": data})
+            count = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or self.options.tokens)
+            if asked.get("stream"):
+                return await self._stream(writer, asked, path, count)
+            words = []
+            for number in range(count):
+                words.append(f"{self.who}:{number}")
+                await self._token()
+            return _send(writer, 200, _whole(asked, path, " ".join(words), count))
+        finally:
+            self.running -= 1
+
+    async def _stream(self, writer: asyncio.StreamWriter, asked: Mapping[str, Any], path: str, count: int) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for number in range(count):
+            await self._token()
+            text = f" {self.who}:{number}"
+            delta = {"delta": {"content": text}} if "chat" in path else {"text": text}
+            chunk = {"id": "stub", "model": asked["model"], "choices": [{"index": 0, "finish_reason": None, **delta}]}
+            _chunk(writer, f"data: {json.dumps(chunk)}\n\n".encode())
+            await writer.drain()
+        _chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+
+    async def _token(self) -> None:
+        self.tokens += 1
+        if self.options.token_delay_s:
+            await asyncio.sleep(self.options.token_delay_s)
+
+    def _figures(self) -> str:
+        return (
+            f"# TYPE stub:requests_running gauge\nstub:requests_running {self.running}\n"
+            f"# TYPE stub:requests_waiting gauge\nstub:requests_waiting 0\n"
+            f"# TYPE stub:tokens_total counter\nstub:tokens_total {self.tokens}\n"
+        )
+
+
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
+    """(method, path without query, body); None at the end of the connection."""
+    head = await reader.readline()
+    if not head:
+        return None
+    method, target, _ = head.decode().split(" ", 2)
+    length = 0
+    while (line := await reader.readline()) not in (b"\r\n", b""):
+        name, _, value = line.decode().partition(":")
+        if name.lower() == "content-length":
+            length = int(value)
+    return method, target.partition("?")[0], await reader.readexactly(length)
+
+
+def _send(writer: asyncio.StreamWriter, status: int, body: object, kind: str = "application/json") -> None:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    writer.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw)
+
+
+def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+
+def _error(message: str, kind: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind}}
+
+
+def _whole(asked: Mapping[str, Any], path: str, text: str, count: int) -> dict[str, Any]:
+    chat = "chat" in path
+    choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+    return {
+        "id": "stub",
+        "object": "chat.completion" if chat else "text_completion",
+        "model": asked["model"],
+        "choices": [{"index": 0, "finish_reason": "stop", **choice}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": count, "total_tokens": count + 1},
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="stub_engine", description="An OpenAI-compatible engine for trying things out."
+    )
+    parser.add_argument("--served-model-name", required=True, help="the only model name it answers to")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--load-s", type=float, default=0.0, help="answers 503 this long")
+    parser.add_argument("--token-delay-s", type=float, default=0.0)
+    parser.add_argument("--tokens", type=int, default=8, help="tokens of an answer, unless the request says")
+    parser.add_argument("--crash-after-s", type=float, default=None)
+    parser.add_argument("--exit-code", type=int, default=1, help="of a crash")
+    parser.add_argument("--hang-after-s", type=float, default=None, help="then it takes connections and says nothing")
+    parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--leave-child", action="store_true", help="starts a child that outlives it")
+    parser.add_argument("--list-as", default=None, help="name in the model list, to lie about it")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _options()
+    print("argv:", json.dumps(sys.argv[1:]), flush=True)
+    print("environment:", " ".join(sorted(os.environ)), flush=True)
+    if options.ignore_term:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if options.leave_child:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    asyncio.run(Stub(options).run())
+
+
+if __name__ == "__main__":
+    main()

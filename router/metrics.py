@@ -1,0 +1,130 @@
+"""Prometheus metrics, read from the counts when they are scraped: a request pays for an integer, not for a label.
+
+Labels come from tables only; a name that a client makes up never becomes one.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, GCCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from router.tables import Tables
+from router.traffic import FIRST_BYTE_BUCKETS_S, Traffic
+from router.uses import Use
+
+_ENDPOINT = ["model", "fleet", "endpoint"]
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics(Collector):
+    def __init__(self, traffic: Traffic, tables: Tables) -> None:
+        self._traffic = traffic
+        self._tables = tables
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """No names to reserve: nothing else is in this registry under `llmgw_router_`."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        self._traffic.forget()
+        yield self._requests()
+        for name, text, value in _PER_ENDPOINT_GAUGES:
+            yield self._gauge(name, text, value)
+        for name, text, value in _PER_ENDPOINT_COUNTERS:
+            yield self._counter(name, text, value)
+        yield from self._per_model()
+        yield self._misses()
+        yield from self._table()
+
+    def _requests(self) -> Metric:
+        family = CounterMetricFamily(
+            "llmgw_router_requests", "Requests answered by an endpoint", labels=[*_ENDPOINT, "code"]
+        )
+        for use in self._traffic.everything_used():
+            for code, count in use.answers.items():
+                family.add_metric([*_labels(use), str(code)], count)
+        return family
+
+    def _gauge(self, name: str, text: str, value: Callable[[Use], float]) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=_ENDPOINT)
+        for use in self._traffic.everything_used():
+            family.add_metric(_labels(use), value(use))
+        return family
+
+    def _counter(self, name: str, text: str, value: Callable[[Use], float]) -> Metric:
+        family = CounterMetricFamily(name, text, labels=_ENDPOINT)
+        for use in self._traffic.everything_used():
+            family.add_metric(_labels(use), value(use))
+        return family
+
+    def _per_model(self) -> Iterator[Metric]:
+        retries = CounterMetricFamily("llmgw_router_retries", "Further attempts", labels=["model", "cause"])
+        first = HistogramMetricFamily(
+            "llmgw_router_first_byte_seconds", "From the request's arrival to the answer's first byte", labels=["model"]
+        )
+        bounds = [*map(str, FIRST_BYTE_BUCKETS_S), "+Inf"]
+        for name, counts in self._traffic.models.items():
+            for cause, count in counts.retries.items():
+                retries.add_metric([name, cause], count)
+            buckets = list(zip(bounds, map(float, accumulate(counts.first_bytes)), strict=True))
+            first.add_metric([name], buckets, counts.first_byte_sum_s)
+        yield retries
+        yield first
+
+    def _misses(self) -> Metric:
+        """`model` is empty where the request named none that is known."""
+        family = CounterMetricFamily(
+            "llmgw_router_misses", "Requests that the router answered itself", labels=["model", "cause"]
+        )
+        for cause, count in self._traffic.misses.items():
+            family.add_metric(["", cause], count)
+        for name, counts in self._traffic.models.items():
+            for cause, count in counts.misses.items():
+                family.add_metric([name, cause], count)
+        return family
+
+    def _table(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("llmgw_router_table_info", "The table held", labels=["fleet", "installation", "digest"])
+        epoch = GaugeMetricFamily("llmgw_router_table_epoch", "Epoch of the token held", labels=["fleet"])
+        seq = GaugeMetricFamily("llmgw_router_table_seq", "Sequence number of the token held", labels=["fleet"])
+        age = GaugeMetricFamily("llmgw_router_table_age_seconds", "Since the table was put in force", labels=["fleet"])
+        models = GaugeMetricFamily("llmgw_router_table_models", "Models in the table", labels=["fleet"])
+        endpoints = GaugeMetricFamily("llmgw_router_table_endpoints", "Endpoints in the table", labels=["fleet"])
+        now = self._traffic.clock()
+        for fleet, held in self._tables.held.items():
+            info.add_metric([fleet, held.token.installation, held.table.digest], 1)
+            epoch.add_metric([fleet], held.token.epoch)
+            seq.add_metric([fleet], held.token.seq)
+            age.add_metric([fleet], now - self._tables.changed_at[fleet])
+            models.add_metric([fleet], len(held.table.models))
+            endpoints.add_metric([fleet], len(held.table.endpoints))
+        refusals = CounterMetricFamily("llmgw_router_table_refusals", "Tables not taken", labels=["code"])
+        for code, count in self._tables.refusals.items():
+            refusals.add_metric([code], count)
+        yield from (info, epoch, seq, age, models, endpoints, refusals)
+        yield GaugeMetricFamily(
+            "llmgw_router_state_revision", "Revision of the state stream", value=self._traffic.changes.revision
+        )
+
+
+_PER_ENDPOINT_GAUGES: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
+    ("llmgw_router_in_flight", "Requests from their pick to their end", lambda use: use.in_flight),
+    ("llmgw_router_endpoint_withdrawn", "1 while it is out of the tables and still busy", lambda use: use.withdrawn),
+)
+_PER_ENDPOINT_COUNTERS: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
+    ("llmgw_router_ejections", "Times it was passed over for a while after a failed connect", lambda use: use.ejections),
+    ("llmgw_router_aborts", "Answers that broke off after their first byte", lambda use: use.aborts),
+)
+
+
+def _labels(use: Use) -> list[str]:
+    return [use.model, use.fleet, use.id]

@@ -1,0 +1,304 @@
+"""The data plane: from a client's request to an engine's answer, passed on as it comes, unbuffered, either way paced by
+the slower side. Never changes anything of a body but the model's name.
+
+Tried again on another endpoint only while the client has got no byte: after a failed connect (the request was never
+sent) on every endpoint there is, after a connection that broke before any byte of the answer only once: one request
+that crashes engines must not walk through a fleet. The answer decides nothing else: an engine's 5xx passes on.
+"""
+
+import asyncio
+import io
+import os
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ConnectionTimeoutError,
+    HttpVersion11,
+    ServerDisconnectedError,
+    web,
+)
+from multidict import CIMultiDict
+from yarl import URL
+
+from llmgw.ids import ModelName
+from router import answers
+from router.answers import Answer
+from router.auth import Keys
+from router.body import BadBody, ModelField, find_model
+from router.call import CLIENT_GONE, Call
+from router.headers import REQUEST_ID, to_client, to_endpoint
+from router.routing import Candidate, Route
+from router.traffic import ModelCounts, Traffic
+from router.uses import Use
+
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+"""Whatever is a POST of a JSON object with a `model`, and answered by an engine under the same path."""
+
+RETRY_WINDOW_S = 10.0
+"""No new attempt begins later than this after the first."""
+
+_WHOLE_BYTES = 1 << 20
+"""Larger bodies are handed to the client session as a stream, which it sends piece by piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreached:
+    """No connection: the request was never sent."""
+
+    cause = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """The request was sent, and no sound answer began. `again`: the connection ended without a byte of one."""
+
+    reason: str
+    again: bool
+    cause = "broken"
+
+
+@dataclass(slots=True)
+class _Tries:
+    """Where a request has been. `spare` broke off, and may be taken once more if there is no other: a kept-alive
+    connection that its engine closes at this very moment looks the same as an engine that died."""
+
+    began: float
+    tried: set[Use] = field(default_factory=set)
+    spare: Use | None = None
+    broke: bool = False
+    last: _Unreached | _Broken | None = None
+
+    def take(self, route: Route, now: float) -> Candidate | None:
+        taken = route.take(now, self.tried)
+        if taken is None and self.spare is not None:
+            self.tried.discard(self.spare)
+            self.spare = None
+            taken = route.take(now, self.tried)
+        return taken
+
+    def may_go_on(self, failed: _Unreached | _Broken, use: Use, now: float) -> bool:
+        """Note a failed attempt; whether there may be another."""
+        self.last = failed
+        self.tried.add(use)
+        if isinstance(failed, _Broken):
+            if self.broke or not failed.again:
+                return False
+            self.broke, self.spare = True, use
+        return now - self.began <= RETRY_WINDOW_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Outbound:
+    """What is sent, the same at each attempt but for the name the endpoint serves."""
+
+    path: str
+    headers: CIMultiDict[str]
+    model: ModelField
+    body: bytes
+
+    def for_endpoint(self, candidate: Candidate) -> tuple[URL, bytes | io.BytesIO]:
+        endpoint = candidate.endpoint
+        body = self.body if endpoint.served_name == self.model.name else self.model.replaced(endpoint.served_name)
+        url = URL(endpoint.url + self.path, encoded=True)
+        return url, body if len(body) < _WHOLE_BYTES else io.BytesIO(body)
+
+
+class Proxy:
+    """`keys` None: clients need no key, and an Authorization header is passed on to the engine."""
+
+    def __init__(
+        self, traffic: Traffic, session: ClientSession, max_body_bytes: int, keys: Keys | None, access_log: bool
+    ) -> None:
+        self.keys = keys
+        self._traffic = traffic
+        self._session = session
+        self._max_body_bytes = max_body_bytes
+        self._access_log = access_log
+
+    def admits(self, request: web.Request) -> bool:
+        return self.keys is None or self.keys.admit(request.headers.get("Authorization"))
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request to any of PATHS."""
+        request_id = request.headers.get(REQUEST_ID) or os.urandom(8).hex()
+        call = Call(self._traffic.clock, request.path, request_id)
+        try:
+            outcome = await self._answer(request, call)
+            if isinstance(outcome, Answer):
+                return self._missed(call, outcome)
+            return outcome
+        finally:
+            if self._access_log:
+                call.log()
+
+    def list_models(self, request: web.Request) -> web.Response:
+        """`GET /v1/models`: every known name, ready or not, with its state. Asking is not use."""
+        if not self.admits(request):
+            return answers.unauthorized().response()
+        routing = self._traffic.routing
+        if not routing.fleets:
+            return answers.no_table().response()
+        return web.Response(body=routing.listing, content_type="application/json")
+
+    async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse | Answer:
+        if not self.admits(request):
+            return answers.unauthorized()
+        if not self._traffic.routing.fleets:
+            return answers.no_table()
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return answers.too_large(self._max_body_bytes)
+        model = find_model(body)
+        if isinstance(model, BadBody):
+            return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
+        headers = to_endpoint(request.headers, keep_authorization=self.keys is None)
+        headers[REQUEST_ID] = call.request_id
+        query = request.rel_url.raw_query_string
+        path = f"{request.path}?{query}" if query else request.path
+        return await self._forward(request, call, _Outbound(path, headers, model, body))
+
+    async def _forward(self, request: web.Request, call: Call, outbound: _Outbound) -> web.StreamResponse | Answer:
+        """Attempt after attempt, each with a pick from the table then in force."""
+        name = outbound.model.name
+        tries = _Tries(self._traffic.clock())
+        while True:
+            routing, now = self._traffic.routing, self._traffic.clock()
+            route = routing.routes.get(name)
+            if route is None:
+                return answers.unknown_model(name, routing.routes)
+            call.model, counts = route.models[0], self._traffic.counts(route)
+            taken = tries.take(route, now)
+            if taken is None:
+                return self._none_left(route, tries)
+            if tries.last is not None:
+                counts.retries[tries.last.cause] += 1
+            outcome = await self._attempt(request, call, taken, outbound, counts)
+            if isinstance(outcome, web.StreamResponse):
+                return outcome
+            if not tries.may_go_on(outcome, taken.use, self._traffic.clock()):
+                return _gave_up(name, outcome)
+
+    def _none_left(self, route: Route, tries: _Tries) -> Answer:
+        if tries.last is not None:
+            return _gave_up(route.name, tries.last)
+        self._traffic.ask(route)
+        return answers.not_ready(route.name, route.state, route.retry_after_s)
+
+    async def _attempt(
+        self, request: web.Request, call: Call, taken: Candidate, outbound: _Outbound, counts: ModelCounts
+    ) -> web.StreamResponse | _Unreached | _Broken:
+        """One endpoint, from its pick to the last byte; it counts as in flight for exactly that long."""
+        use = taken.use
+        call.use = use
+        call.attempts += 1
+        try:
+            upstream = await self._sent(taken, outbound)
+            if not isinstance(upstream, ClientResponse):
+                return upstream
+            use.connected()
+            try:
+                response = await self._relay(request, call, upstream, counts)
+            finally:
+                upstream.release()  # closes what has not been read to its end, so the engine stops generating
+            use.answers[call.status] += 1
+            return response
+        except asyncio.CancelledError:
+            use.answers[CLIENT_GONE] += 1
+            raise
+        finally:
+            self._traffic.finish(use)
+
+    async def _sent(self, taken: Candidate, outbound: _Outbound) -> ClientResponse | _Unreached | _Broken:
+        picked_at = self._traffic.clock()
+        url, body = outbound.for_endpoint(taken)
+        try:
+            return await self._session.post(url, data=body, headers=outbound.headers, allow_redirects=False)
+        except (ClientConnectorError, ConnectionTimeoutError):
+            taken.use.eject(picked_at, self._traffic.clock())
+            return _Unreached()
+        except (ServerDisconnectedError, OSError):
+            return _Broken("the connection ended", again=True)
+        except ClientError as error:
+            return _Broken(f"its answer is no HTTP ({type(error).__name__})", again=False)
+
+    async def _relay(
+        self, request: web.Request, call: Call, upstream: ClientResponse, counts: ModelCounts
+    ) -> web.StreamResponse:
+        """The answer, as it comes. Sets the call's status when it is over."""
+        assert call.use is not None  # noqa: S101 - narrowing
+        headers = to_client(upstream.headers, call.use.id)
+        if upstream.content.is_eof():  # all of it is here already: one write
+            body = await upstream.content.read()
+            self._first_byte(call, counts)
+            call.sent_bytes, call.status = len(body), upstream.status
+            return web.Response(status=upstream.status, reason=upstream.reason, headers=headers, body=body)
+        response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+        try:
+            await response.prepare(request)
+            whole = await self._copy(call, upstream, response, counts)
+        except ConnectionError:  # the client went away; its cancellation is on its way
+            return response
+        call.status = upstream.status
+        if not whole:
+            call.cause = "aborted"
+            call.use.aborts += 1
+            _break_off(request, response)
+        return response
+
+    async def _copy(
+        self, call: Call, upstream: ClientResponse, response: web.StreamResponse, counts: ModelCounts
+    ) -> bool:
+        """Piece by piece; False where the engine broke off. Raises ConnectionError where the client did."""
+        content = upstream.content
+        while True:
+            try:
+                piece = await content.readany()
+            except (ClientError, OSError):
+                return False
+            if not piece:
+                await response.write_eof()
+                return True
+            if call.first_byte_s is None:
+                self._first_byte(call, counts)
+            call.sent_bytes += len(piece)
+            await response.write(piece)
+
+    def _first_byte(self, call: Call, counts: ModelCounts) -> None:
+        call.first_byte_s = self._traffic.clock() - call.started
+        counts.first_byte(call.first_byte_s)
+
+    def _missed(self, call: Call, answer: Answer) -> web.Response:
+        call.status, call.cause = answer.status, answer.miss
+        if call.model is None:
+            self._traffic.misses[answer.miss] += 1
+        else:
+            self._traffic.models[ModelName(call.model)].misses[answer.miss] += 1
+        return answer.response()
+
+
+def _gave_up(name: str, failed: _Unreached | _Broken) -> Answer:
+    match failed:
+        case _Unreached():
+            return answers.unreachable(name)
+        case _Broken(reason=reason):
+            return answers.broken(name, reason)
+        case _:
+            assert_never(failed)
+
+
+def _break_off(request: web.Request, response: web.StreamResponse) -> None:
+    """End the connection so that the client cannot take what it got for the whole answer: the end of the chunks, or
+    of the announced length, is missing. An HTTP/1.0 client without a length only notices a reset."""
+    response.force_close()
+    if request.transport is None:
+        return
+    if request.version < HttpVersion11 and response.content_length is None:
+        request.transport.abort()
+    else:
+        request.transport.close()

@@ -1,0 +1,215 @@
+"""Which endpoint a request goes to: one immutable snapshot of every fleet's table, and the pick.
+
+Pure but for the counts a pick takes (`router.uses`). Never waits, never does I/O, never reads a clock.
+
+Order of preference for a name: lower priority numbers first; within one priority, endpoints with a weight before those
+of weight 0 (they are stand-bys of their own tier, as zero weights in DNS SRV, RFC 2782); within such a rank the least
+requests in flight per weight; ties take turns in proportion to their weights.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from llmgw.ids import ModelName
+from llmgw.table import Table
+from llmgw.wire import Endpoint, ModelState, TableModel
+from router.uses import Key, Use
+
+SCAN_LIMIT = 64
+"""Endpoints compared per pick. Larger ranks are scanned through a window that moves on by its size each pick."""
+
+_STATES = (ModelState.READY, ModelState.STARTING, ModelState.ASLEEP, ModelState.UNAVAILABLE)
+"""Best first: fleets that share a model show the best of their states."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """One endpoint in force, with its counts. `share` is its weight, 1 for weight 0."""
+
+    endpoint: Endpoint
+    use: Use
+    share: int
+
+
+@dataclass(slots=True, eq=False)
+class Rank:
+    """Endpoints that are equally preferred. `clock` and `window` only rotate ties; they decide nothing else."""
+
+    members: tuple[Candidate, ...]
+    clock: float = 0.0
+    window: int = 0
+
+    def __post_init__(self) -> None:
+        """The latest start tag among the members, so that a newcomer waits its turn like everybody else."""
+        self.clock = max((m.use.turn - 1 / m.share for m in self.members if m.use.turn), default=0.0)
+
+    def best(self, now: float, avoid: Collection[Use]) -> Candidate | None:
+        """The least loaded member that is neither ejected nor to be avoided; None when there is none."""
+        if len(self.members) <= SCAN_LIMIT:
+            return _least_loaded(self.members, now, avoid)
+        start = self.window % len(self.members)
+        self.window = start + SCAN_LIMIT
+        some = self.members[start : start + SCAN_LIMIT]
+        return _least_loaded(some, now, avoid) or _least_loaded(self.members, now, avoid)
+
+    def take(self, candidate: Candidate, now: float) -> None:
+        """Count a pick. Ties are start-time fair queueing (Goyal, Vin and Cheng 1996): tags grow by 1 / share."""
+        use = candidate.use
+        use.take(now)
+        self.clock = max(use.turn, self.clock)
+        use.turn = self.clock + 1 / candidate.share
+
+
+def _least_loaded(members: Iterable[Candidate], now: float, avoid: Collection[Use]) -> Candidate | None:
+    best: Candidate | None = None
+    best_load = best_turn = float("inf")
+    for member in members:
+        use = member.use
+        if use.ejected_until > now or use in avoid:
+            continue
+        load = use.in_flight / member.share
+        if load < best_load or (load == best_load and use.turn < best_turn):
+            best, best_load, best_turn = member, load, use.turn
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Everything a request by one name needs. An alias that two fleets give to different models has both."""
+
+    name: str
+    models: tuple[ModelName, ...]
+    state: ModelState
+    retry_after_s: int
+    ranks: tuple[Rank, ...] = ()
+
+    def take(self, now: float, avoid: Collection[Use] = ()) -> Candidate | None:
+        """Pick an endpoint and count it as in flight, in one step that nothing can come between.
+
+        Ejected endpoints are passed over, unless there are no others: then the one back soonest. None when every
+        endpoint is to be avoided, or there is none.
+        """
+        for rank in self.ranks:
+            if (found := rank.best(now, avoid)) is not None:
+                rank.take(found, now)
+                return found
+        resting = [(m.use.ejected_until, i, m) for i, r in enumerate(self.ranks) for m in r.members if m.use not in avoid]
+        if not resting:
+            return None
+        _, index, found = min(resting, key=lambda entry: entry[:2])
+        self.ranks[index].take(found, now)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model as clients see it, united over the fleets that have it."""
+
+    name: ModelName
+    aliases: tuple[str, ...]
+    state: ModelState
+    retry_after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """All tables in force, ready to be asked. `fleets` empty: no table at all, nothing is known about any name."""
+
+    fleets: frozenset[str] = frozenset()
+    models: Mapping[ModelName, KnownModel] = field(default_factory=dict)
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    candidates: Mapping[Key, Candidate] = field(default_factory=dict)
+    listing: bytes = b""
+    """The answer to `GET /v1/models`."""
+
+
+def build(tables: Mapping[str, Table], uses: Mapping[Key, Use], now: float) -> Routing:
+    """The snapshot of `tables` (by fleet, each checked). Counts in `uses` are kept; new endpoints get new ones."""
+    candidates = {
+        (fleet, endpoint.id): _candidate(fleet, endpoint, uses, now)
+        for fleet, table in tables.items()
+        for endpoint in table.endpoints.values()
+    }
+    models = _unite(tables.values())
+    routes = _routes(models, candidates.values())
+    return Routing(
+        fleets=frozenset(tables),
+        models=models,
+        routes=routes,
+        candidates=candidates,
+        listing=_listing(models, routes.values()),
+    )
+
+
+def _candidate(fleet: str, endpoint: Endpoint, uses: Mapping[Key, Use], now: float) -> Candidate:
+    use = uses.get((fleet, endpoint.id))
+    if use is None:
+        use = Use(fleet, endpoint.id, ModelName(endpoint.models[0]), last_used=now)
+    return Candidate(endpoint, use, endpoint.weight or 1)
+
+
+def _unite(tables: Iterable[Table]) -> dict[ModelName, KnownModel]:
+    by_name: dict[ModelName, list[TableModel]] = {}
+    for table in tables:
+        for model in table.models.values():
+            by_name.setdefault(model.name, []).append(model)
+    return {
+        name: KnownModel(
+            name=name,
+            aliases=tuple(sorted({alias for model in same for alias in model.aliases if alias != name})),
+            state=min((model.state for model in same), key=_STATES.index),
+            retry_after_s=min(model.retry_after_s for model in same),
+        )
+        for name, same in sorted(by_name.items())
+    }
+
+
+def _routes(models: Mapping[ModelName, KnownModel], candidates: Iterable[Candidate]) -> dict[str, Route]:
+    known: dict[str, list[KnownModel]] = {}
+    for model in models.values():
+        for name in (model.name, *model.aliases):
+            known.setdefault(name, []).append(model)
+    serving: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        for name in dict.fromkeys(candidate.endpoint.models):
+            serving.setdefault(name, []).append(candidate)
+    ranks: dict[tuple[Key, ...], tuple[Rank, ...]] = {}
+    routes = {}
+    for name, targets in known.items():
+        members = serving.get(name, [])
+        same = tuple(member.use.key for member in members)
+        if same not in ranks:  # a model and its aliases share their turns
+            ranks[same] = _ranks(members)
+        routes[name] = Route(
+            name=name,
+            models=tuple(model.name for model in targets),
+            state=min((model.state for model in targets), key=_STATES.index),
+            retry_after_s=min(model.retry_after_s for model in targets),
+            ranks=ranks[same],
+        )
+    return routes
+
+
+def _ranks(members: Iterable[Candidate]) -> tuple[Rank, ...]:
+    ordered = sorted(members, key=_preference)
+    return tuple(Rank(tuple(same)) for _, same in groupby(ordered, key=_preference))
+
+
+def _preference(candidate: Candidate) -> tuple[int, bool]:
+    return candidate.endpoint.priority, candidate.endpoint.weight == 0
+
+
+def _listing(models: Mapping[ModelName, KnownModel], routes: Iterable[Route]) -> bytes:
+    """OpenAI's model list; `state`, `aliases` and `alias_of` are additions that its clients ignore."""
+    data = [
+        {"id": route.name, "object": "model", "created": 0, "owned_by": "llmgw", "state": route.state.value}
+        | (
+            {"aliases": models[ModelName(route.name)].aliases}
+            if route.name in models
+            else {"alias_of": route.models}
+        )
+        for route in routes
+    ]
+    return json.dumps({"object": "list", "data": data}, ensure_ascii=False).encode()

@@ -1,0 +1,91 @@
+"""What the router says of itself: `GET /v1/state`, a held stream of `RouterState` documents, one a line.
+
+Level, not edge: whoever connects, or missed something, gets the whole state as it is now. Never says anything per
+request.
+"""
+
+import asyncio
+import contextlib
+
+from aiohttp import web
+
+from llmgw.wire import BEAT_S, Asked, EndpointUse, RouterState
+from router.tables import Tables
+from router.traffic import ASK_KEPT_S, Traffic
+
+GAP_S = 0.05
+"""The first change after quiet goes out at once; those that follow are gathered this long."""
+
+
+class StateStream:
+    """`instance`: another one at every start; revisions are ordered within one instance only."""
+
+    def __init__(self, router: str, instance: str, version: str, tables: Tables, traffic: Traffic) -> None:
+        self._router = router
+        self._instance = instance
+        self._version = version
+        self._tables = tables
+        self._traffic = traffic
+        self._closing = asyncio.Event()
+
+    def now(self) -> RouterState:
+        """The state at this moment: ages are taken now."""
+        traffic, now = self._traffic, self._traffic.clock()
+        uses = [candidate.use for candidate in traffic.routing.candidates.values()]
+        uses += traffic.withdrawn.values()
+        return RouterState(
+            router=self._router,
+            instance=self._instance,
+            revision=traffic.changes.revision,
+            tables=self._tables.summary(),
+            use=tuple(
+                EndpointUse(
+                    id=use.id,
+                    in_flight=use.in_flight,
+                    idle_s=round(use.idle_s(now), 3),
+                    withdrawn=use.withdrawn,
+                    fleet=use.fleet,
+                )
+                for use in uses
+            ),
+            asked=tuple(
+                Asked(model=name, waiting=0, asked_s=round(now - at, 3))
+                for name, at in traffic.asked.items()
+                if now - at < ASK_KEPT_S
+            ),
+            version=self._version,
+        )
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Held until the reader goes away: a document per change, an empty line each BEAT_S of quiet.
+
+        A reader that names this instance and its present revision is told nothing until the next change.
+        """
+        known = self._known(request)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while not self._closing.is_set():
+                if await self._traffic.changes.after(known, BEAT_S):
+                    state = self.now()
+                    known = state.revision
+                    await response.write(state.model_dump_json().encode() + b"\n")
+                    await self._gap()
+                else:
+                    await response.write(b"\n")
+        return response
+
+    def close(self) -> None:
+        """End every held stream: the router goes away."""
+        self._closing.set()
+        self._traffic.changes.note()
+
+    def _known(self, request: web.Request) -> int:
+        revision = request.query.get("revision", "")
+        if request.query.get("instance") != self._instance or not revision.isdecimal():
+            return -1
+        return int(revision)
+
+    async def _gap(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), GAP_S)

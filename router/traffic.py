@@ -1,0 +1,152 @@
+"""What goes on right now: the snapshot in force, requests in flight, models asked for in vain, and the state's revision.
+
+Owned by one event loop. The one place where a snapshot is put in force and where a request in flight ends, so that
+nothing is picked and not counted, or withdrawn and forgotten before its last request is over. Never does I/O.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from llmgw.ids import ModelName
+from router.routing import Route, Routing
+from router.uses import Key, Use
+
+ASK_QUIET_S = 10.0
+"""An ask after this long without one is news: it makes a revision. Those in between only move its age."""
+ASK_KEPT_S = 600.0
+GONE_KEPT_S = 600.0
+"""Counts of what left the tables stay readable this long, so that a scraper sees their last values."""
+
+FIRST_BYTE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+@dataclass(slots=True)
+class ModelCounts:
+    """Counts of one model. `first_bytes` has one bucket more than `FIRST_BYTE_BUCKETS_S`, for what is above."""
+
+    misses: Counter[str] = field(default_factory=Counter)
+    retries: Counter[str] = field(default_factory=Counter)
+    first_bytes: list[int] = field(default_factory=lambda: [0] * (len(FIRST_BYTE_BUCKETS_S) + 1))
+    first_byte_sum_s: float = 0.0
+    gone_at: float | None = None
+
+    def first_byte(self, seconds: float) -> None:
+        self.first_bytes[bisect_left(FIRST_BYTE_BUCKETS_S, seconds)] += 1
+        self.first_byte_sum_s += seconds
+
+
+class Changes:
+    """A revision that rises with each change, and a way to wait for the next one."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._moved = asyncio.Event()
+
+    def note(self) -> None:
+        self.revision += 1
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def after(self, revision: int, limit_s: float) -> bool:
+        """Wait until the revision is another than `revision`; False when `limit_s` passed first."""
+        if self.revision != revision:
+            return True
+        try:
+            await asyncio.wait_for(self._moved.wait(), limit_s)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Traffic:
+    """`clock`: monotonic seconds, the event loop's own."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.changes = Changes()
+        self.routing = Routing()
+        self.withdrawn: dict[Key, Use] = {}
+        """Endpoints that left the tables with requests still in flight."""
+        self.asked: dict[ModelName, float] = {}
+        """Model -> when it was last asked for while it had no ready endpoint."""
+        self.models: dict[ModelName, ModelCounts] = {}
+        self.misses: Counter[str] = Counter()
+        """Misses that no known model can be blamed for, by cause."""
+        self._gone: dict[Key, tuple[float, Use]] = {}
+
+    def uses(self) -> dict[Key, Use]:
+        """Counts to keep when a snapshot is built."""
+        return {key: candidate.use for key, candidate in self.routing.candidates.items()} | self.withdrawn
+
+    def install(self, routing: Routing) -> None:
+        """Put a snapshot in force: from the next pick on, and for whoever waits for the state."""
+        now = self.clock()
+        old, self.routing = self.routing, routing
+        for key, candidate in routing.candidates.items():
+            candidate.use.withdrawn = False
+            self.withdrawn.pop(key, None)
+        for key, candidate in old.candidates.items():
+            if key not in routing.candidates:
+                self._withdraw(candidate.use, now)
+        for name, counts in self.models.items():
+            if name not in routing.models:
+                counts.gone_at = counts.gone_at or now
+        for name in routing.models:
+            self.models.setdefault(name, ModelCounts()).gone_at = None
+        self.asked = {name: at for name, at in self.asked.items() if name in routing.models and not _served(routing, name)}
+        self.forget()
+        self.changes.note()
+
+    def finish(self, use: Use) -> None:
+        """A request that was picked is over, however it ended."""
+        use.in_flight -= 1
+        use.last_used = self.clock()
+        if use.withdrawn and use.in_flight == 0:
+            del self.withdrawn[use.key]
+            self._gone[use.key] = use.last_used, use
+            self.changes.note()
+
+    def ask(self, route: Route) -> None:
+        """A client asked for a name that has no ready endpoint."""
+        now = self.clock()
+        for name in route.models:
+            last = self.asked.get(name)
+            self.asked[name] = now
+            if last is None or now - last > ASK_QUIET_S:
+                self.changes.note()
+
+    def counts(self, route: Route) -> ModelCounts:
+        """Counts of the model a route leads to; of the first one where an alias leads to several."""
+        return self.models[route.models[0]]
+
+    def everything_used(self) -> Iterator[Use]:
+        """Counts in force, withdrawn, and gone not long ago."""
+        for candidate in self.routing.candidates.values():
+            yield candidate.use
+        yield from self.withdrawn.values()
+        yield from (use for _, use in self._gone.values())
+
+    def forget(self) -> None:
+        """Let go of counts that have been gone for long."""
+        now = self.clock()
+        self._gone = {
+            key: (at, use)
+            for key, (at, use) in self._gone.items()
+            if now - at < GONE_KEPT_S and key not in self.routing.candidates
+        }
+        self.models = {n: c for n, c in self.models.items() if c.gone_at is None or now - c.gone_at < GONE_KEPT_S}
+        self.asked = {name: at for name, at in self.asked.items() if now - at < ASK_KEPT_S}
+
+    def _withdraw(self, use: Use, now: float) -> None:
+        if use.in_flight:
+            use.withdrawn = True
+            self.withdrawn[use.key] = use
+        else:
+            self._gone[use.key] = now, use
+
+
+def _served(routing: Routing, name: ModelName) -> bool:
+    return bool(routing.routes[name].ranks)
