@@ -152,9 +152,10 @@ def remember_ports(root: Path, ports: Ports) -> None:
 
 
 def choose_ports(kept: Ports | None, first: int | None, free: Callable[[int], bool] = is_free) -> Ports:
-    """The kept ports, or new ones: upwards of `first`, or near the numbers people expect. StackError names what is taken.
+    """The kept ports, or new ones: upwards of `first`, or near the numbers people expect.
 
     `first` leaves the kept ones aside: agents and routers get new addresses, which the next catalog carries.
+    StackError names every port that is taken.
     """
     if first is None and kept is not None:
         _refuse_taken(kept, free)
@@ -178,7 +179,7 @@ def _refuse_taken(ports: Ports, free: Callable[[int], bool]) -> None:
 
 def _in_a_row(first: int, free: Callable[[int], bool]) -> Ports:
     last = first + len(USES) + len(NODES) * ENGINE_PORTS - 1
-    if not 1024 <= first or last > 65535:
+    if first < 1024 or last > 65535:
         raise StackError(f"--ports-from {first}: the stack needs {last - first + 1} ports from 1024 to 65535")
     ports = Ports(
         {use.name: first + number for number, use in enumerate(USES)},

@@ -82,7 +82,7 @@ def _signal(processes: Iterable[Owned], number: signal.Signals) -> None:
 
 
 async def _gone(processes: Sequence[Owned], limit_s: float) -> None:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + limit_s
-    while any(is_alive(each.process) for each in processes) and clock() < deadline:
-        await asyncio.sleep(POLL_S)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            while any(is_alive(each.process) for each in processes):  # noqa: ASYNC110 - not our children: no event tells
+                await asyncio.sleep(POLL_S)

@@ -6,7 +6,7 @@ what still carries the stack's mark ended too.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +68,7 @@ class Stack:
         self.hurry = asyncio.Event()
         """Set: end without waiting for anything to end in order."""
         self._fleet: Fleet | None = None
+        self._is_up = False
 
     @property
     def fleet(self) -> Fleet:
@@ -79,11 +80,15 @@ class Stack:
 
     async def start(self) -> None:
         """Start every part and wait until it is ready. StackError names the part that is not."""
-        for stage in stages(self.layout, self.programs, self._questions()):
-            async with asyncio.TaskGroup() as group:
-                for part in stage:
-                    group.create_task(self.supervisor.start(part))
+        try:
+            for stage in stages(self.layout, self.programs, self._questions()):
+                async with asyncio.TaskGroup() as group:
+                    for part in stage:
+                        group.create_task(self.supervisor.start(part))
+        except* StackError as errors:
+            raise StackError("\n".join(map(str, errors.exceptions))) from None
         await self._undrain()
+        self._is_up = True
 
     def _questions(self) -> Questions:
         return Questions(self._temporal_answers, self._fleet_answers, self._http_answers)
@@ -154,18 +159,21 @@ class Stack:
 
     async def end(self) -> Remains:
         """End the engines in order, then every part, then whatever else carries the mark; tells what is left."""
-        if self._fleet is not None and not self.hurry.is_set():
-            draining = asyncio.create_task(self._drain())
-            hurried = asyncio.create_task(self.hurry.wait())
-            await asyncio.wait({draining, hurried}, timeout=DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
-            for task in (draining, hurried):
-                task.cancel()
-            await asyncio.gather(draining, hurried, return_exceptions=True)
-        if not self.hurry.is_set():
-            await self.supervisor.end()
+        await self.supervisor.let_go()
+        if self._is_up:
+            await self._unless_hurried(self._drain(), DRAIN_S)
+        await self._unless_hurried(self.supervisor.end(), None)
         left = await end(lambda: owned(self.layout.root), () if self.hurry.is_set() else ENGINE_LIMITS_S)
         ports = tuple(port for port in self.layout.ports.uses.values() if not is_free(port))
         return Remains(left, ports)
+
+    async def _unless_hurried(self, work: Coroutine[object, object, None], limit_s: float | None) -> None:
+        """Do it until it is done, its time is over, or somebody is in a hurry. What it raises is no obstacle."""
+        tasks = {asyncio.create_task(work), asyncio.create_task(self.hurry.wait())}
+        await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _drain(self) -> None:
         """Have the plane stop every engine of ours, in its order and with proof.
@@ -175,7 +183,7 @@ class Stack:
         self.layout.drained.touch()
         for node in NODES:
             await self.fleet.order("drain", {"node": node, "deadline_s": 0.0})
-        while any(row.node in NODES for row in await self.replicas()):
+        while any(row.node in NODES for row in await self.replicas()):  # noqa: ASYNC110 - a query, no event of ours
             await asyncio.sleep(LOOK_S)
 
     async def _undrain(self) -> None:

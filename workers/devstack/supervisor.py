@@ -85,11 +85,15 @@ class Supervisor:
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    async def end(self) -> None:
-        """End all parts, the last started first; each gets its time, then KILL."""
+    async def let_go(self) -> None:
+        """From now on, start nothing again that dies."""
         for keeper in self._keepers.values():
             keeper.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+
+    async def end(self) -> None:
+        """End all parts, the last started first; each gets its time, then KILL."""
+        await self.let_go()
         for run in reversed(self._runs.values()):
             await self._end(run)
 
