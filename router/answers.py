@@ -65,9 +65,7 @@ def unknown_model(name: str, known: Collection[str]) -> Answer:
 
 def not_ready(name: str, state: ModelState, retry_after_s: int) -> Answer:
     message = f"the model {name!r} has no ready replica (state: {state.value}); try again in {retry_after_s} s"
-    return Answer(
-        Miss.NOT_READY, 503, message, "model_not_ready", "service_unavailable", "model", retry_after_s, state
-    )
+    return Answer(Miss.NOT_READY, 503, message, "model_not_ready", "service_unavailable", "model", retry_after_s, state)
 
 
 def unreachable(name: str) -> Answer:

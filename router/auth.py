@@ -38,3 +38,24 @@ def read_keys(path: Path) -> Keys:
     if not keys:
         raise ValueError("holds no key")
     return Keys(keys)
+
+
+class Gate:
+    """Who may pass: those who have a key of a file, or everybody where no file is set."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Raises as `read_keys`."""
+        self._path = path
+        self._keys = None if path is None else read_keys(path)
+
+    @property
+    def open(self) -> bool:
+        return self._path is None
+
+    def admit(self, authorization: str | None) -> bool:
+        return self._keys is None or self._keys.admit(authorization)
+
+    def reload(self) -> None:
+        """Read the file again; the keys stay as they were when it raises, as `read_keys` does."""
+        if self._path is not None:
+            self._keys = read_keys(self._path)

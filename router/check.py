@@ -51,7 +51,9 @@ def name_conflicts(fleet: str, table: Table, others: Mapping[str, Table]) -> lis
             continue
         other_models, other_aliases = _names(held)
         conflicts += [_conflict(name, fleet, aliases[name], other) for name in sorted(aliases.keys() & other_models)]
-        conflicts += [_conflict(name, other, other_aliases[name], fleet) for name in sorted(other_aliases.keys() & models)]
+        conflicts += [
+            _conflict(name, other, other_aliases[name], fleet) for name in sorted(other_aliases.keys() & models)
+        ]
     return conflicts
 
 
@@ -71,7 +73,7 @@ def _conflict(name: str, alias_fleet: str, target: str, model_fleet: str) -> str
 def _names(table: Table) -> tuple[set[str], dict[str, str]]:
     """Model names; alias -> model. A model that lists its own name as an alias claims nothing more."""
     models: set[str] = set(table.models)
-    aliases = {alias: m.name for m in table.models.values() for alias in m.aliases if alias != m.name}
+    aliases: dict[str, str] = {alias: m.name for m in table.models.values() for alias in m.aliases if alias != m.name}
     return models, aliases
 
 

@@ -62,5 +62,3 @@ def _told(refused: Refused, **facts: object) -> web.Response:
 
 def _document(status: int, document: BaseModel) -> web.Response:
     return web.Response(status=status, text=document.model_dump_json(), content_type="application/json")
-
-

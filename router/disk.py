@@ -21,7 +21,7 @@ from router.check import table_problems, told
 _NAME_BYTES = 180
 
 
-class InUse(Exception):
+class InUseError(Exception):
     """Another router holds the state directory: two would overwrite each other's tables."""
 
 
@@ -47,7 +47,7 @@ class Disk:
     """The state directory, held alone while this object is open."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError, and InUse where another router holds it."""
+        """Raises OSError, and InUseError where another router holds it."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._lock: IO[str] = (directory / ".lock").open("a")
@@ -55,7 +55,9 @@ class Disk:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._lock.close()
-            raise InUse(f"{directory} is in use by another router: give each router its own --state-dir") from error
+            raise InUseError(
+                f"{directory} is in use by another router: give each router its own --state-dir"
+            ) from error
 
     def close(self) -> None:
         self._lock.close()

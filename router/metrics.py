@@ -93,7 +93,9 @@ class Metrics(Collector):
         return family
 
     def _table(self) -> Iterator[Metric]:
-        info = GaugeMetricFamily("llmgw_router_table_info", "The table held", labels=["fleet", "installation", "digest"])
+        info = GaugeMetricFamily(
+            "llmgw_router_table_info", "The table held", labels=["fleet", "installation", "digest"]
+        )
         epoch = GaugeMetricFamily("llmgw_router_table_epoch", "Epoch of the token held", labels=["fleet"])
         seq = GaugeMetricFamily("llmgw_router_table_seq", "Sequence number of the token held", labels=["fleet"])
         age = GaugeMetricFamily("llmgw_router_table_age_seconds", "Since the table was put in force", labels=["fleet"])
@@ -121,7 +123,11 @@ _PER_ENDPOINT_GAUGES: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
     ("llmgw_router_endpoint_withdrawn", "1 while it is out of the tables and still busy", lambda use: use.withdrawn),
 )
 _PER_ENDPOINT_COUNTERS: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
-    ("llmgw_router_ejections", "Times it was passed over for a while after a failed connect", lambda use: use.ejections),
+    (
+        "llmgw_router_ejections",
+        "Times it was passed over for a while after a failed connect",
+        lambda use: use.ejections,
+    ),
     ("llmgw_router_aborts", "Answers that broke off after their first byte", lambda use: use.aborts),
 )
 

@@ -28,7 +28,7 @@ from yarl import URL
 from llmgw.ids import ModelName
 from router import answers
 from router.answers import Answer
-from router.auth import Keys
+from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
 from router.headers import REQUEST_ID, to_client, to_endpoint
@@ -109,19 +109,15 @@ class _Outbound:
 
 
 class Proxy:
-    """`keys` None: clients need no key, and an Authorization header is passed on to the engine."""
+    """Where `gate` is open, clients need no key and an Authorization header is passed on to the engine."""
 
-    def __init__(
-        self, traffic: Traffic, session: ClientSession, max_body_bytes: int, keys: Keys | None, access_log: bool
-    ) -> None:
-        self.keys = keys
+    def __init__(self, traffic: Traffic, session: ClientSession, gate: Gate, max_body_bytes: int, log: bool) -> None:
+        """`max_body_bytes` is enforced by the server; here it is only told. `log`: a line per request."""
         self._traffic = traffic
         self._session = session
+        self._gate = gate
         self._max_body_bytes = max_body_bytes
-        self._access_log = access_log
-
-    def admits(self, request: web.Request) -> bool:
-        return self.keys is None or self.keys.admit(request.headers.get("Authorization"))
+        self._log = log
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """Answer one request to any of PATHS."""
@@ -133,12 +129,12 @@ class Proxy:
                 return self._missed(call, outcome)
             return outcome
         finally:
-            if self._access_log:
+            if self._log:
                 call.log()
 
-    def list_models(self, request: web.Request) -> web.Response:
+    async def list_models(self, request: web.Request) -> web.Response:
         """`GET /v1/models`: every known name, ready or not, with its state. Asking is not use."""
-        if not self.admits(request):
+        if not self._gate.admit(request.headers.get("Authorization")):
             return answers.unauthorized().response()
         routing = self._traffic.routing
         if not routing.fleets:
@@ -146,7 +142,7 @@ class Proxy:
         return web.Response(body=routing.listing, content_type="application/json")
 
     async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse | Answer:
-        if not self.admits(request):
+        if not self._gate.admit(request.headers.get("Authorization")):
             return answers.unauthorized()
         if not self._traffic.routing.fleets:
             return answers.no_table()
@@ -157,7 +153,7 @@ class Proxy:
         model = find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
-        headers = to_endpoint(request.headers, keep_authorization=self.keys is None)
+        headers = to_endpoint(request.headers, keep_authorization=self._gate.open)
         headers[REQUEST_ID] = call.request_id
         query = request.rel_url.raw_query_string
         path = f"{request.path}?{query}" if query else request.path

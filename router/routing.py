@@ -95,7 +95,9 @@ class Route:
             if (found := rank.best(now, avoid)) is not None:
                 rank.take(found, now)
                 return found
-        resting = [(m.use.ejected_until, i, m) for i, r in enumerate(self.ranks) for m in r.members if m.use not in avoid]
+        resting = [
+            (m.use.ejected_until, i, m) for i, r in enumerate(self.ranks) for m in r.members if m.use not in avoid
+        ]
         if not resting:
             return None
         _, index, found = min(resting, key=lambda entry: entry[:2])
@@ -205,11 +207,7 @@ def _listing(models: Mapping[ModelName, KnownModel], routes: Iterable[Route]) ->
     """OpenAI's model list; `state`, `aliases` and `alias_of` are additions that its clients ignore."""
     data = [
         {"id": route.name, "object": "model", "created": 0, "owned_by": "llmgw", "state": route.state.value}
-        | (
-            {"aliases": models[ModelName(route.name)].aliases}
-            if route.name in models
-            else {"alias_of": route.models}
-        )
+        | ({"aliases": models[ModelName(route.name)].aliases} if route.name in models else {"alias_of": route.models})
         for route in routes
     ]
     return json.dumps({"object": "list", "data": data}, ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""What goes on right now: the snapshot in force, requests in flight, models asked for in vain, and the state's revision.
+"""What goes on now: the snapshot in force, requests in flight, models asked for in vain, the state's revision.
 
 Owned by one event loop. The one place where a snapshot is put in force and where a request in flight ends, so that
 nothing is picked and not counted, or withdrawn and forgotten before its last request is over. Never does I/O.
@@ -96,7 +96,9 @@ class Traffic:
                 counts.gone_at = counts.gone_at or now
         for name in routing.models:
             self.models.setdefault(name, ModelCounts()).gone_at = None
-        self.asked = {name: at for name, at in self.asked.items() if name in routing.models and not _served(routing, name)}
+        self.asked = {
+            name: at for name, at in self.asked.items() if name in routing.models and not _served(routing, name)
+        }
         self.forget()
         self.changes.note()
 
