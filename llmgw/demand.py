@@ -51,7 +51,10 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
         draft.wake(scale.until_s)
     current = {} if world.catalog is None else fingerprints(world.catalog).of[model.name]
     good = [a for a in alive if _why_moves(draft, a, current) is None]
-    movers = [a for a in alive if a not in good and not _is_lost(draft, a)]
+    overdue = [a for a in alive if _is_overdue(draft, a)]
+    for assignment in overdue:
+        draft.want_stop(assignment, StopCause.DRAINED, f"the time to drain {assignment.node} is over")
+    movers = [a for a in alive if a not in good and a not in overdue and not _is_lost(draft, a)]
     good.sort(key=lambda a: _keep_rank(draft, a, current))
     keep, surplus = good[:wanted], good[wanted:]
     for assignment in keep:
@@ -88,21 +91,21 @@ def stop_first(draft: Draft, demand: Demand) -> None:
     down = demand.desired - sum(1 for a in mine if is_serving(draft, a) and a.stop is None)
     for assignment in demand.movers:
         why = _why_moves(draft, assignment, current)
-        if why is None or down >= slack(demand.desired) or not _may_give_way(draft, assignment, why[0]):
+        # A drain waits for a place elsewhere, until its deadline.
+        if why is None or why[0] is StopCause.DRAINED or down >= slack(demand.desired):
             continue
         draft.want_stop(assignment, why[0], f"{why[1]}; there is no room to start the new one first")
         return
 
 
-def _may_give_way(draft: Draft, assignment: Assignment, cause: StopCause) -> bool:
-    """A drain waits for a place elsewhere, until its deadline."""
-    if cause is not StopCause.DRAINED:
-        return True
+def _is_overdue(draft: Draft, assignment: Assignment) -> bool:
+    """On a drained node whose deadline is over: it stops with or without a place elsewhere, whatever serves then."""
     view = draft.survey.of(assignment.node)
-    deadline = view.drain.deadline_s if view is not None and view.drain is not None else None
-    if deadline is not None:
-        draft.wake(deadline)
-    return deadline is not None and draft.now_s >= deadline
+    deadline_s = view.drain.deadline_s if view is not None and view.drain is not None else None
+    if deadline_s is None:
+        return False
+    draft.wake(deadline_s)
+    return draft.now_s >= deadline_s
 
 
 def drop_lost(draft: Draft, model: Model) -> None:
