@@ -1,4 +1,4 @@
-"""A whole fleet on this machine, with nothing else running: `python -m workers.dev --help`, or `llmgw dev`.
+"""A whole fleet on this machine, with nothing else running: `python -m workers.devstack.main --help`, or `llmgw dev`.
 
 Comes up, says what can be done with it, and ends everything on Ctrl-C; what it knows stays in its state directory.
 """
