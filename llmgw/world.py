@@ -166,6 +166,8 @@ class Seen:
     disk: DiskReport | None = None
     hostname: str = ""
     version: str = ""
+    at_s: float | None = None
+    """Workflow time at which this revision came: the ages in it have grown since. Only shown, never decided on."""
 
 
 @dataclass(frozen=True, slots=True)
