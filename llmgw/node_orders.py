@@ -11,8 +11,8 @@ from llmgw import members, wire
 from llmgw.canonical import digest
 from llmgw.catalog import DEFAULT_POOL, Node, Seconds, Url
 from llmgw.ids import NodeId, PoolName
-from llmgw.order import Identifier, Name, Order, Path, Problems, kept, same_end, with_item, without
 from llmgw.nodes import NodeState, survey
+from llmgw.order import Identifier, Name, Order, Path, Problems, kept, same_end, with_item, without
 from llmgw.sentences import unknown
 from llmgw.world import Drain, NodeTask, SilenceLevel, Wishes, World
 

@@ -101,7 +101,7 @@ def unclaimed_sentences(scene: Scene, replica: ReplicaId) -> list[str]:
     said = [f"{replica} runs {row.model} on {view.node.id}, and no assignment claims it.", _reported(row)]
     since_s = scene.world.unclaimed.get(replica)
     if since_s is not None:
-        said.append(f"That is known since {lasting(scene.age_s(since_s))}.")
+        said.append(f"That is known since {lasting(scene.age_s(abs(since_s)))}.")
     if (waiting := scene.waiting("replica", replica)) is not None:
         said.append(f"It is left alone: {waiting.text}.")
     return said
