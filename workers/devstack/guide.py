@@ -1,12 +1,14 @@
 """What to do with a dev stack that is up: addresses, a request, a signal, and what to try next. Text only."""
 
 import json
+import os
 import shlex
+import shutil
 from pathlib import Path
 
 from workers.devstack.example import ALIAS, FIRST, SECOND, STORY
 from workers.devstack.layout import Layout
-from workers.devstack.parts import FLEET, ROUTER, WORKER
+from workers.devstack.parts import FLEET, ROUTER, WORKER, Programs
 from workflows import names
 
 DEFAULT_PORT = 7233
@@ -30,9 +32,10 @@ def curl(layout: Layout, model: str, *, stream: bool = False) -> str:
     return f"curl {flags} {url} -H 'content-type: application/json' -d {shlex.quote(json.dumps(body))}"
 
 
-def guide(layout: Layout, temporal: str, worker_pid: int, is_example: bool) -> str:
+def guide(layout: Layout, programs: Programs, worker_pid: int, is_example: bool) -> str:
     """The page shown when everything is up. `is_example`: the example catalog is the one in force."""
-    signal = shlex.join(signal_argv(layout, temporal, layout.next_catalog))
+    signal = shlex.join(signal_argv(layout, typed(programs.temporal), layout.next_catalog))
+    llmgw = typed(str(Path(programs.python).parent / "llmgw")) + _address(layout)
     ask = _ask(layout) if is_example else f"  curl -s {layout.url(ROUTER)}/v1/models\n"
     return f"""
 The fleet is up.
@@ -53,13 +56,23 @@ Replace the catalog by one with a model more, {SECOND}, and ask for that:
 
 Try next:
 
-  llmgw status{_address(layout)}
-  llmgw explain model/{FIRST}{_address(layout)}
-  edit {layout.catalog} and: llmgw apply{_address(layout)} {layout.catalog}
+  {llmgw} status
+  {llmgw} explain model/{FIRST}
+  {llmgw} apply {layout.catalog}    after editing it
   kill -9 {worker_pid}    ends the {WORKER}: requests go on, another one takes over, nothing is lost
 
 Ctrl-C ends everything; `llmgw dev` then goes on where this was.
 """
+
+
+def typed(program: str) -> str:
+    """The shortest way to type a program here: its name where a shell finds it, else its path."""
+    name = Path(program).name
+    found = shutil.which(name)
+    if found is not None and Path(found).samefile(program):
+        return name
+    here = os.path.relpath(program)
+    return program if here.startswith("..") else here
 
 
 def _ask(layout: Layout) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ USES: tuple[Use, ...] = (
     Use("metrics", 9464, "the worker's metrics"),
 )
 NODES = ("node-a", "node-b")
+ROW = 500
+"""More than the ports of one stack in a row."""
 ENGINES_FROM = 21000
 
 
@@ -166,6 +169,15 @@ def choose_ports(kept: Ports | None, first: int | None, free: Callable[[int], bo
     for use in USES:
         uses[use.name] = _next_free(use, frozenset(uses.values()), free)
     return Ports(uses, _engine_ports(ENGINES_FROM + 2 * ENGINE_PORTS * ((uses["router"] - 8080) % 20)))
+
+
+def free_row(tries: int = 50) -> int:
+    """A number from which a stack's ports are free, somewhere below those the kernel gives out to clients."""
+    for _ in range(tries):
+        first = random.randrange(12_000, 30_000, ROW)
+        if all(is_free(first + number) for number in range(len(USES))):
+            return first
+    raise StackError("found no free ports from 12000 to 30000: choose some with --ports-from N")
 
 
 def _refuse_taken(ports: Ports, free: Callable[[int], bool]) -> None:

@@ -43,6 +43,15 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+async def check(root: Path | None, first_port: int | None) -> int:
+    """Prove that it works. Returns the exit code."""
+    from workers.devstack.check import run_check  # not needed to run a stack
+
+    stop = asyncio.Event()
+    _on_signals(stop, [])
+    return await run_check(root, first_port, stop)
+
+
 async def run(root: Path, first_port: int | None, show: Show) -> int:
     """Run the stack until a signal comes. Returns the exit code."""
     stop = asyncio.Event()
@@ -87,7 +96,7 @@ async def _come_up_and_follow(stack: Stack, show: Show) -> None:
         example.write_catalog(layout.catalog, example.first_catalog(layout, llama))
     await _until_models_ready(stack, show)
     show.settle()
-    print(guide(layout, stack.programs.temporal, stack.supervisor.pid(WORKER), is_example), flush=True)
+    print(guide(layout, stack.programs, stack.supervisor.pid(WORKER), is_example), flush=True)
     while True:
         await asyncio.sleep(FOLLOW_S)
         with suppress(RPCError, WorkflowQueryFailedError):  # a worker or Temporal is away: it comes again
@@ -124,6 +133,8 @@ def _on_signals(stop: asyncio.Event, hurry: Sequence[Callable[[], None]]) -> Non
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
+    if options.check:
+        return asyncio.run(check(options.state_dir, options.ports_from))
     console = Console()
     show: Show = Screen(console) if console.is_terminal else Lines(sys.stdout)
     return asyncio.run(run(absolute(options.state_dir or Path(".llmgw")), options.ports_from, show))

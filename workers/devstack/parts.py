@@ -105,8 +105,11 @@ def _router(layout: Layout, programs: Programs, ask: Questions) -> Part:
     return Part(ROUTER, argv, _environ(layout, ROUTER), ask.http(f"{layout.url(ROUTER)}/healthz"))
 
 
-def _environ(layout: Layout, part: str) -> Mapping[str, str]:
+def plain_environ() -> dict[str, str]:
     """This process's environment without anybody's settings of llmgw or Temporal: the stack is made of flags alone."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LLMGW_", "TEMPORAL_"))}
-    plain |= {"PYTHONUNBUFFERED": "1", "TEMPORAL_CONFIG_FILE": os.devnull}
-    return mark(plain, layout.root, part)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LLMGW_", "TEMPORAL_"))}
+    return {**kept, "PYTHONUNBUFFERED": "1", "TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+def _environ(layout: Layout, part: str) -> Mapping[str, str]:
+    return mark(plain_environ(), layout.root, part)

@@ -85,7 +85,13 @@ class Lines:
         """Lines are always only what changes."""
 
     def say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._start:6.1f} s  {text}", file=self._out, flush=True)
+        print(f"{self.stamp()}  {text}", file=self._out, flush=True)
+
+    def stamp(self) -> str:
+        return f"{self.since_start_s():6.1f} s"
+
+    def since_start_s(self) -> float:
+        return time.monotonic() - self._start
 
 
 class Screen(Lines):
