@@ -108,7 +108,12 @@ class Tables:
                     self._enforce({**self._held, fleet: verdict.held}, verdict.routing, [fleet])
                 case _:
                     assert_never(verdict)
-            return TableReply(token=verdict.held.token, digest=verdict.held.table.digest)
+            return self._reply(verdict.held)
+
+    def _reply(self, held: Held) -> TableReply:
+        fleet = held.token.fleet
+        draining = tuple(use.id for use in self._traffic.withdrawn.values() if use.fleet == fleet)
+        return TableReply(token=held.token, digest=held.table.digest, draining=draining)
 
     def _enforce(self, held: Mapping[str, Held], routing: Routing, changed: Iterable[str]) -> None:
         self._held = held
