@@ -7,11 +7,15 @@ import contextlib
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 
+from activities.pool import Pool
 from activities.pools import Pools
 from llmgw.calls import ObserveCall
 from llmgw.observation import Observation, Target, Targets
 
 HEARTBEAT_S = 0.8
+TARGETS_EVERY_S = 5.0
+POKED_LOOKS = 10
+LOOK_S = 0.03
 TARGETS_QUERY = "targets"
 
 
@@ -29,7 +33,23 @@ class Observe:
             pool = await stack.enter_async_context(self._pools.using(call.fleet))
             if pool.revision != call.targets:
                 pool.aim(*await self._targets())
+            follow = asyncio.create_task(self._follow(pool))
+            stack.callback(follow.cancel)
             return await pool.take(call.cursor if call.pool == pool.id else 0)
+
+    async def _follow(self, pool: Pool) -> None:
+        """Keep the pool aimed at the fleet's present targets: at once when this process planned the change."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pool.stale.wait(), TARGETS_EVERY_S)
+            looks = POKED_LOOKS if pool.stale.is_set() else 1
+            pool.stale.clear()
+            for _ in range(looks):
+                await asyncio.sleep(LOOK_S)  # the change is in force once its plan is merged
+                targets, limits = await self._targets()
+                if limits.revision != pool.revision:
+                    pool.aim(targets, limits)
+                    break
 
     async def _targets(self) -> tuple[dict[str, Target], Targets]:
         info = activity.info()

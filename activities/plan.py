@@ -6,6 +6,7 @@ import logging
 from temporalio import activity
 
 from activities import handover
+from activities.pools import Pools
 from llmgw.calls import cut
 from llmgw.decide import decide
 from llmgw.plan import Plan
@@ -14,16 +15,23 @@ from llmgw.safe import safe_plan
 log = logging.getLogger(__name__)
 
 
-@activity.defn(name="plan")
-async def plan(run_id: str) -> Plan:
-    """Decide on the world that the workflow of this run handed over.
+class Planner:
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
 
-    A programming error in deciding puts the plane into safe mode: what is dead is withdrawn, nothing is started or
-    stopped, and the status shows the error until a later pass succeeds.
-    """
-    handed = handover.get(run_id)
-    try:
-        return decide(handed.world, handed.now_s)
-    except Exception as error:
-        log.exception("deciding failed; safe mode")
-        return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))
+    @activity.defn(name="plan")
+    async def plan(self, run_id: str) -> Plan:
+        """Decide on the world that the workflow of this run handed over.
+
+        A programming error in deciding puts the plane into safe mode: what is dead is withdrawn, nothing is started or
+        stopped, and the status shows the error until a later pass succeeds.
+        """
+        handed = handover.get(run_id)
+        try:
+            made = decide(handed.world, handed.now_s)
+        except Exception as error:
+            log.exception("deciding failed; safe mode")
+            return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))
+        if made.targets_changed:
+            self._pools.poke(handed.world.fleet)
+        return made

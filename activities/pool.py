@@ -101,6 +101,8 @@ class Pool:
         self._returned_s = float("-inf")
         self._ran_s = 0.0
         self._ticked_s = self.clock()
+        self.stale = asyncio.Event()
+        """Set when the targets may have changed."""
         self._gate = asyncio.Semaphore(CONNECTS_AT_ONCE)
         self._ticker = asyncio.create_task(self._tick(), name=f"silence of {self.fleet}")
 

@@ -43,6 +43,12 @@ class Pools:
             if entry.users == 0:
                 entry.closer = asyncio.get_running_loop().call_later(LINGER_S, self._close_unused, fleet)
 
+    def poke(self, fleet: str) -> None:
+        """The fleet's targets are about to change: its observer looks them up at once."""
+        entry = self._open.get(fleet)
+        if entry is not None:
+            entry.pool.stale.set()
+
     def _close_unused(self, fleet: str) -> None:
         task = asyncio.ensure_future(self._open.pop(fleet).pool.close())
         self._closing.add(task)

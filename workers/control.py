@@ -19,7 +19,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from activities.dispatch import Dispatch
 from activities.observe import Observe
 from activities.outward import Callers
-from activities.plan import plan
+from activities.plan import Planner
 from activities.pools import Pools
 from activities.publish import Publish
 from activities.settings import Outward, read_bearer
@@ -56,7 +56,7 @@ def make_worker(client: Client, settings: WorkerSettings, callers: Callers, pool
         task_queue=names.task_queue(settings.fleet),
         workflows=[ReconcileWorkflow],
         activities=[
-            plan,
+            Planner(pools).plan,
             Observe(client, pools).observe,
             Dispatch(callers).dispatch,
             Publish(client, callers).publish,

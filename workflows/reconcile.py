@@ -4,10 +4,14 @@ Gather, decide, act: signals and updates only record; `observe` brings what chan
 activity; lanes tell routers and nodes. This file holds order and retries and no rule of the world: workflow code is
 frozen by every history in flight, so it branches on plans and activity results only. Never raises out of a handler,
 never acts in a `finally`.
+
+One coroutine gives every command. What happens while a plan is made is queued as news and taken up after it: a local
+activity's result may come together with other events when it happens, and comes before them at replay, so nothing may
+depend on their order. For the same reason no timer and no activity is ever cancelled.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -34,7 +38,8 @@ CALL_LIMIT = timedelta(seconds=3)
 ONCE = RetryPolicy(maximum_attempts=1)
 PLAN_RETRY = RetryPolicy(maximum_attempts=2, initial_interval=timedelta(milliseconds=100))
 OBSERVE_RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=2))
-MAX_HISTORY_BYTES = 1_000_000
+PLAN_EVENTS, ORDER_EVENTS, CATALOG_EVENTS = 4, 4, 40
+"""What each adds to a history; a catalog counts for its size (256 KB at most) as well."""
 RETRY_PLAN_S = 10.0
 
 T = TypeVar("T")
@@ -47,16 +52,18 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         self, seed: Seed, catalog: bytes = b"", assignments: bytes = b"", routes: bytes = b"", rest: bytes = b""
     ) -> None:
         self.state = FleetState(seed, Parts(catalog, assignments, routes, rest), _now_s())
-        slots = asyncio.Semaphore(MAX_BUSY)
-        self._nodes: Lanes[NodeId] = Lanes(self._tell_node, slots)
-        self._routers: Lanes[RouterId] = Lanes(self._tell_router, slots)
+        self._nodes: Lanes[NodeId] = Lanes()
+        self._routers: Lanes[RouterId] = Lanes()
+        self._news: list[Callable[[], None]] = []
         self._wanted = True
-        self._stopping = False
         self._cancelled = False
-        self._lane_work_at = -1
-        self._alarm_s: float | None = None
-        self._alarm: asyncio.Task[None] | None = None
-        self._observing: workflow.ActivityHandle[Observation] | None = None
+        self._observing = False
+        self._alarms: list[float] = []
+        self._waiting: dict[int, asyncio.Future[Verdict]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._events = 0
+        """About how many events this run has made, counted by what it did: the length of the history, asked at the same
+        place, may differ between what happens and its replay."""
         self._shown = visibility.Shown()
 
     @workflow.run
@@ -65,33 +72,46 @@ class ReconcileWorkflow(OrderHandlers, Queries):
     ) -> None:
         """Reconcile until the fleet ends. Cancelling ends it: withdraw, drain, stop, then closed."""
         del seed, catalog, assignments, routes, rest
-        watch = asyncio.create_task(self._watch())
         while not self.state.ended:
             try:
-                await self._pass()
+                await self._step()
                 if self._is_long():
                     await self._continue()
             except asyncio.CancelledError:
                 self._cancelled = True
                 self.state.end()
                 self._wanted = True
-        self._stopping = True
-        watch.cancel()
         if self._cancelled:
             raise asyncio.CancelledError("the fleet has ended: everything is withdrawn, drained and stopped")
 
     # --- the loop ---
 
-    async def _pass(self) -> None:
-        await workflow.wait_condition(lambda: self._wanted)
-        if self._lane_work_at == workflow.info().get_current_history_length():
-            # Lane work of this very task is held until a local activity ends: let it leave first.
-            await workflow.sleep(timedelta(milliseconds=1), summary="let commands leave before the next plan")
-        await self._decide()
+    async def _step(self) -> None:
+        """Take up the news, give the commands that are due, decide; then wait for more."""
+        self._take_up_news()
+        self._watch()
+        self._run_lanes()
+        if self._wanted:
+            await self._decide()
+        else:
+            await workflow.wait_condition(lambda: self._wanted or bool(self._news))
+
+    def _spawn(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for something beside the loop; it only appends to the news."""
+        task = asyncio.create_task(waiting)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take_up_news(self) -> None:
+        news, self._news = self._news, []
+        for happened in news:
+            happened()
+            self._wanted = True
 
     async def _decide(self) -> None:
         """One plan, merged and set going."""
         self._wanted = False
+        self._events += PLAN_EVENTS
         plan = await self._plan()
         if plan is None:
             return
@@ -100,13 +120,20 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             self._routers.kick(router)
         for node in plan.kick:
             self._nodes.kick(node)
+        self._run_lanes()
         if plan.wake_at_s is not None:
             self._arm(plan.wake_at_s)
-        if plan.targets_changed and self._observing is not None:
-            self._observing.cancel()
         if plan.more:
             self._wanted = True
         self._show()
+        await self._answer()
+
+    async def _answer(self) -> None:
+        """Let updates whose verdict is there answer now, before any further command."""
+        for arrival in sorted(self._waiting.keys() & self.state.verdicts.keys()):
+            self._waiting.pop(arrival).set_result(self.state.verdicts[arrival])
+        for _ in range(3):
+            await asyncio.sleep(0)  # yields only: no timer
 
     async def _plan(self) -> Plan | None:
         run_id = workflow.info().run_id
@@ -127,113 +154,132 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             return None
 
     def _arm(self, at_s: float) -> None:
-        """One timer, moved only when its moment gets earlier."""
-        if self._alarm_s is not None and self._alarm_s <= at_s:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_s = at_s
-        self._alarm = asyncio.create_task(self._ring(at_s))
+        """A timer, unless one is set that rings no later. A later one may ring for nothing: that is harmless."""
+        if not any(armed_s <= at_s for armed_s in self._alarms):
+            self._alarms.append(at_s)
+            self._events += 2
+            self._spawn(self._ring(at_s))
 
     async def _ring(self, at_s: float) -> None:
         await workflow.sleep(max(0.001, at_s - _now_s()), summary="the next moment at which anything may change")
-        if self._alarm_s == at_s:
-            self._alarm_s = None
-            self._alarm = None
-        self._wanted = True
+        self._news.append(lambda: self._alarms.remove(at_s))
 
     # --- observing ---
 
-    async def _watch(self) -> None:
-        while not self._stopping:
-            call = self.state.observe_call()
-            self._observing = workflow.start_activity(
-                names.OBSERVE,
-                call,
-                result_type=Observation,
-                start_to_close_timeout=timedelta(days=365),
-                heartbeat_timeout=timedelta(seconds=2.5),
-                retry_policy=OBSERVE_RETRY,
-                summary=self.state.watching(),
-            )
-            try:
-                observation = await self._observing
-            except (ActivityError, asyncio.CancelledError):
-                continue  # the targets changed: observe the new ones; or the run ends
+    def _watch(self) -> None:
+        """Have one observer at work. It learns by itself when the targets change."""
+        if self._observing:
+            return
+        self._observing = True
+        handle: workflow.ActivityHandle[Observation] = workflow.start_activity(
+            names.OBSERVE,
+            self.state.observe_call(),
+            result_type=Observation,
+            start_to_close_timeout=timedelta(days=365),
+            heartbeat_timeout=timedelta(seconds=2.5),
+            retry_policy=OBSERVE_RETRY,
+            summary=self.state.watching(),
+        )
+        self._events += 3
+        self._spawn(self._watched(handle))
+
+    async def _watched(self, handle: "workflow.ActivityHandle[Observation]") -> None:
+        observation: Observation | None
+        try:
+            observation = await handle
+        except ActivityError:
+            observation = None  # it is started anew
+        self._news.append(lambda: self._observed(observation))
+
+    def _observed(self, observation: Observation | None) -> None:
+        self._observing = False
+        if observation is not None:
             self.state.observed(observation, _now_s())
-            self._wanted = True
 
     # --- lanes ---
 
-    async def _tell_node(self, node: NodeId) -> None:
+    def _run_lanes(self) -> None:
+        """Routers first: a withdrawal is what others wait for."""
+        for router in self._routers.due(MAX_BUSY - self._busy()):
+            self._tell_router(router)
+        for node in self._nodes.due(MAX_BUSY - self._busy()):
+            self._tell_node(node)
+
+    def _busy(self) -> int:
+        return self._nodes.busy + self._routers.busy
+
+    def _tell_node(self, node: NodeId) -> None:
         call = self.state.next_dispatch(node, _now_s())
         if call is None:
             return
+        self._nodes.begin(node)
         failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
-        summary = batches.summary_of(self.state.world, call)
-        answer = await self._call(names.DISPATCH, call, DispatchAnswer, summary)
-        self.state.dispatched(call, answer or failed, _now_s())
-        self._wanted = True
 
-    async def _tell_router(self, router: RouterId) -> None:
+        def answered(answer: DispatchAnswer | None) -> None:
+            self._nodes.end(node)
+            self.state.dispatched(call, answer or failed, _now_s())
+
+        self._call(names.DISPATCH, call, DispatchAnswer, batches.summary_of(self.state.world, call), answered)
+
+    def _tell_router(self, router: RouterId) -> None:
         call = self.state.next_publish(router, _now_s())
         if call is None:
             return
+        self._routers.begin(router)
         failed = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
-        answer = await self._call(names.PUBLISH, call, PublishAnswer, batches.summary_of_push(call))
-        self.state.published(call, answer or failed, _now_s())
-        self._wanted = True
 
-    async def _call(self, name: str, call: object, answer: type[T], summary: str) -> T | None:
+        def answered(answer: PublishAnswer | None) -> None:
+            self._routers.end(router)
+            self.state.published(call, answer or failed, _now_s())
+
+        self._call(names.PUBLISH, call, PublishAnswer, batches.summary_of_push(call), answered)
+
+    def _call(self, name: str, call: object, kind: type[T], summary: str, answered: Callable[[T | None], None]) -> None:
         """One attempt, 3 s; None when nothing came back. A retry would re-send old content."""
-        self._lane_work_at = workflow.info().get_current_history_length()
+        handle: workflow.ActivityHandle[T] = workflow.start_activity(
+            name, call, result_type=kind, start_to_close_timeout=CALL_LIMIT, retry_policy=ONCE, summary=summary
+        )
+        self._events += 3
+        self._spawn(self._called(handle, answered))
+
+    async def _called(self, handle: "workflow.ActivityHandle[T]", answered: Callable[[T | None], None]) -> None:
+        answer: T | None
         try:
-            answered: T = await workflow.execute_activity(
-                name,
-                call,
-                result_type=answer,
-                start_to_close_timeout=CALL_LIMIT,
-                retry_policy=ONCE,
-                summary=summary,
-            )
+            answer = await handle
         except ActivityError:
-            return None
-        return answered
+            answer = None
+        self._news.append(lambda: answered(answer))
 
     # --- carrying over ---
 
     def _is_long(self) -> bool:
-        info = workflow.info()
-        length = info.get_current_history_length()
-        if length < self.state.seed.max_history // 2:
-            return False  # a run this short gains nothing by a new one, whatever is suggested
-        return (
-            info.is_continue_as_new_suggested()
-            or length > self.state.seed.max_history
-            or info.get_current_history_size() > MAX_HISTORY_BYTES
-        )
+        return self._events > self.state.seed.max_history
 
     async def _continue(self) -> None:
-        """Give running lanes 3 s, answer everybody who waits, and go on in a new run."""
-        self._stopping = True
-        self._nodes.close()
-        self._routers.close()
-        await self._lanes_end()
-        while not workflow.all_handlers_finished():
-            await workflow.wait_condition(lambda: bool(self.state.world.inbox) or workflow.all_handlers_finished())
-            if self.state.world.inbox:
-                await self._decide()
+        """Give running calls 3 s, answer everybody who waits, and go on in a new run."""
+        await self._calls_end()
+        while self.state.world.inbox or not workflow.all_handlers_finished():
+            self._take_up_news()
+            await self._judge_only()
         handover.drop(workflow.info().run_id)
         seed, parts = self.state.carried()
         workflow.continue_as_new(
             args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest], memo=dict(workflow.memo())
         )
 
-    async def _lanes_end(self) -> None:
+    async def _calls_end(self) -> None:
         """Wait for running calls, but not for ever: tokens and levels make it safe to abandon them."""
         grace = asyncio.create_task(workflow.sleep(CALL_LIMIT, summary="running calls may end"))
-        await workflow.wait_condition(lambda: grace.done() or not (self._nodes.busy or self._routers.busy))
-        grace.cancel()
+        while self._busy() and not grace.done():
+            await workflow.wait_condition(lambda: grace.done() or bool(self._news))
+            self._take_up_news()
+
+    async def _judge_only(self) -> None:
+        """Plan for the sake of the verdicts; what it wants told is derived anew by the next run."""
+        plan = await self._plan()
+        if plan is not None:
+            self.state.merge(plan, _now_s())
+        await self._answer()
 
     def _show(self) -> None:
         """What Temporal's UI shows without opening a payload."""
@@ -262,15 +308,17 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     def note_refusal(self, name: str, text: str) -> None:
         """Also called by the guard interceptor for what a handler could not take."""
+        self._events += ORDER_EVENTS
         self.state.refuse(name, text, _now_s())
 
     def _take(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> int:
         self._wanted = True
+        self._events += CATALOG_EVENTS if kind is InputKind.CATALOG else ORDER_EVENTS
         return self.state.take(kind, name, args, _now_s())
 
     async def _verdict(self, arrival: int) -> Verdict:
-        await workflow.wait_condition(lambda: arrival in self.state.verdicts)
-        return self.state.verdicts[arrival]
+        self._waiting[arrival] = asyncio.get_running_loop().create_future()
+        return await self._waiting[arrival]
 
 
 def _now_s() -> float:
