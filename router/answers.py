@@ -23,6 +23,7 @@ class Miss(StrEnum):
     BAD_REQUEST = "bad_request"
     TOO_LARGE = "too_large"
     UNAUTHORIZED = "unauthorized"
+    UNKNOWN_PATH = "unknown_path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,11 @@ def too_large(limit_bytes: int) -> Answer:
 def unauthorized() -> Answer:
     message = "send one of this router's API keys as a bearer token in the Authorization header"
     return Answer(Miss.UNAUTHORIZED, 401, message, "invalid_api_key")
+
+
+def unknown_path(paths: Collection[str]) -> Answer:
+    message = "this router serves POST " + ", ".join(paths) + " and GET /v1/models"
+    return Answer(Miss.UNKNOWN_PATH, 404, message, "unknown_path")
 
 
 def _listed(known: Collection[str]) -> str:

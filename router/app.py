@@ -12,6 +12,7 @@ from aiohttp import AddrInfoType, ClientSession, ClientTimeout, DummyCookieJar, 
 
 from router.auth import Gate
 from router.control import Control, unauthorized
+from router.description import describe
 from router.disk import Disk
 from router.metrics import CONTENT_TYPE, Metrics
 from router.proxy import PATHS, Proxy
@@ -84,6 +85,7 @@ def application(router: Router) -> web.Application:
     app.router.add_get("/healthz", _healthy)
     app.router.add_get("/readyz", _readiness(router))
     app.router.add_get("/metrics", _metrics(metrics))
+    app.router.add_get("/openapi.json", _description)
     app.cleanup_ctx.append(_data_plane(app, router))
     return app
 
@@ -103,6 +105,7 @@ def _data_plane(app: web.Application, router: Router) -> Callable[[web.Applicati
     for path in PATHS:
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)
+    app.router.add_route("*", "/{path:.*}", proxy.unknown_path)
 
     async def lifetime(_: web.Application) -> AsyncIterator[None]:
         yield
@@ -163,9 +166,13 @@ def _readiness(router: Router) -> Handler:
 
 def _metrics(metrics: Metrics) -> Handler:
     async def scrape(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     return scrape
+
+
+async def _description(_: web.Request) -> web.Response:
+    return web.json_response(describe(PATHS, _version()))
 
 
 def _version() -> str:

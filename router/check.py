@@ -20,22 +20,25 @@ def table_problems(models: Sequence[TableModel], endpoints: Sequence[Endpoint]) 
     owners = _owners(models)
     return [
         *_repeated("model", (model.name for model in models)),
-        *(problem for model in models for problem in _model_problems(model)),
-        *(
-            f"name {name!r} is claimed by {_and(claims)}: let one model have it"
-            for name, claims in owners.items()
-            if len(claims) > 1
-        ),
         *_repeated("endpoint", (endpoint.id for endpoint in endpoints)),
-        *(problem for endpoint in endpoints for problem in _endpoint_problems(endpoint, owners)),
+        *_item_problems(models, endpoints),
+        *_claim_problems(owners),
+        *_naming_problems(endpoints, owners),
     ]
 
 
-def patch_problems(patch: TablePatch) -> list[str]:
-    """Problems of a patch in itself: what it says twice, or both puts and drops."""
+def patch_problems(patch: TablePatch, made: Table) -> list[str]:
+    """Problems of a patch, and of the table it makes of a sound one: only what it touches can have become wrong."""
     models = [*(model.name for model in patch.put_models), *patch.drop_models]
     endpoints = [*(endpoint.id for endpoint in patch.put_endpoints), *patch.drop_endpoints]
-    return [*_repeated("model", models), *_repeated("endpoint", endpoints)]
+    owners = _owners(made.models.values())
+    return [
+        *_repeated("model", models),
+        *_repeated("endpoint", endpoints),
+        *_item_problems(patch.put_models, patch.put_endpoints),
+        *_claim_problems(owners),
+        *_naming_problems(made.endpoints.values() if models else patch.put_endpoints, owners),
+    ]
 
 
 def name_conflicts(fleet: str, table: Table, others: Mapping[str, Table]) -> list[str]:
@@ -92,8 +95,20 @@ def _repeated(kind: str, names: Iterable[str]) -> list[str]:
     return [f"{kind} {name!r} is given {count} times" for name, count in Counter(names).items() if count > 1]
 
 
-def _and(names: Iterable[str]) -> str:
-    return " and ".join(repr(name) for name in names)
+def _claim_problems(owners: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        f"name {name!r} is claimed by {' and '.join(map(repr, claims))}: let one model have it"
+        for name, claims in owners.items()
+        if len(claims) > 1
+    ]
+
+
+def _item_problems(models: Iterable[TableModel], endpoints: Iterable[Endpoint]) -> Iterator[str]:
+    """What is wrong with a model or an endpoint by itself."""
+    for model in models:
+        yield from _model_problems(model)
+    for endpoint in endpoints:
+        yield from _endpoint_problems(endpoint)
 
 
 def _model_problems(model: TableModel) -> Iterator[str]:
@@ -105,24 +120,29 @@ def _model_problems(model: TableModel) -> Iterator[str]:
         yield f"model {model.name!r}: retry_after_s {model.retry_after_s} is negative"
 
 
-def _endpoint_problems(endpoint: Endpoint, owners: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    who = f"endpoint {endpoint.id!r}"
+def _endpoint_problems(endpoint: Endpoint) -> Iterator[str]:
     if not endpoint.id:
         yield "an endpoint has an empty id"
     if not endpoint.served_name:
-        yield f"{who} has an empty served_name"
-    if (wrong := _url_problem(endpoint.url)) is not None:
-        yield f"{who}: url {endpoint.url!r} {wrong}"
+        yield f"endpoint {endpoint.id!r} has an empty served_name"
     if not endpoint.models:
-        yield f"{who} names no model"
-        return
-    model = endpoint.models[0]
-    if model not in owners.get(model, ()):
-        yield f"{who} names model {model!r}, which the table does not have"
-        return
-    for alias in endpoint.models[1:]:
-        if model not in owners.get(alias, ()):
-            yield f"{who} answers to {alias!r}, which is no alias of its model {model!r}"
+        yield f"endpoint {endpoint.id!r} names no model"
+    if (wrong := _url_problem(endpoint.url)) is not None:
+        yield f"endpoint {endpoint.id!r}: url {endpoint.url!r} {wrong}"
+
+
+def _naming_problems(endpoints: Iterable[Endpoint], owners: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Names of endpoints that the models do not have."""
+    for endpoint in endpoints:
+        model, *aliases = endpoint.models or ("",)
+        if not model:
+            continue
+        if model not in owners.get(model, ()):
+            yield f"endpoint {endpoint.id!r} names model {model!r}, which the table does not have"
+            continue
+        for alias in aliases:
+            if model not in owners.get(alias, ()):
+                yield f"endpoint {endpoint.id!r} answers to {alias!r}, which is no alias of its model {model!r}"
 
 
 def _url_problem(url: str) -> str | None:

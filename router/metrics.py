@@ -1,8 +1,10 @@
 """Prometheus metrics, read from the counts when they are scraped: a request pays for an integer, not for a label.
 
-Labels come from tables only; a name that a client makes up never becomes one.
+Labels come from tables only; a name that a client makes up never becomes one. Counts move on while they are read, in
+another thread: maps are listed before they are walked.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
@@ -27,15 +29,16 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    async def text(self) -> bytes:
+        """The exposition; made in a thread, since thousands of endpoints take longer than requests should wait."""
+        self._traffic.forget()
+        return await asyncio.to_thread(generate_latest, self._registry)
 
     def describe(self) -> list[Metric]:
         """No names to reserve: nothing else is in this registry under `llmgw_router_`."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        self._traffic.forget()
         yield self._requests()
         for name, text, value in _PER_ENDPOINT_GAUGES:
             yield self._gauge(name, text, value)
@@ -50,7 +53,7 @@ class Metrics(Collector):
             "llmgw_router_requests", "Requests answered by an endpoint", labels=[*_ENDPOINT, "code"]
         )
         for use in self._traffic.everything_used():
-            for code, count in use.answers.items():
+            for code, count in list(use.answers.items()):
                 family.add_metric([*_labels(use), str(code)], count)
         return family
 
@@ -72,8 +75,8 @@ class Metrics(Collector):
             "llmgw_router_first_byte_seconds", "From the request's arrival to the answer's first byte", labels=["model"]
         )
         bounds = [*map(str, FIRST_BYTE_BUCKETS_S), "+Inf"]
-        for name, counts in self._traffic.models.items():
-            for cause, count in counts.retries.items():
+        for name, counts in list(self._traffic.models.items()):
+            for cause, count in list(counts.retries.items()):
                 retries.add_metric([name, cause], count)
             buckets = list(zip(bounds, map(float, accumulate(counts.first_bytes)), strict=True))
             first.add_metric([name], buckets, counts.first_byte_sum_s)
@@ -85,10 +88,10 @@ class Metrics(Collector):
         family = CounterMetricFamily(
             "llmgw_router_misses", "Requests that the router answered itself", labels=["model", "cause"]
         )
-        for cause, count in self._traffic.misses.items():
+        for cause, count in list(self._traffic.misses.items()):
             family.add_metric(["", cause], count)
-        for name, counts in self._traffic.models.items():
-            for cause, count in counts.misses.items():
+        for name, counts in list(self._traffic.models.items()):
+            for cause, count in list(counts.misses.items()):
                 family.add_metric([name, cause], count)
         return family
 
@@ -110,7 +113,7 @@ class Metrics(Collector):
             models.add_metric([fleet], len(held.table.models))
             endpoints.add_metric([fleet], len(held.table.endpoints))
         refusals = CounterMetricFamily("llmgw_router_table_refusals", "Tables not taken", labels=["code"])
-        for code, count in self._tables.refusals.items():
+        for code, count in list(self._tables.refusals.items()):
             refusals.add_metric([code], count)
         yield from (info, epoch, seq, age, models, endpoints, refusals)
         yield GaugeMetricFamily(

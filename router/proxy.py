@@ -29,7 +29,7 @@ from yarl import URL
 
 from llmgw.ids import ModelName
 from router import answers
-from router.answers import Answer
+from router.answers import Answer, Miss
 from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
@@ -145,6 +145,11 @@ class Proxy:
         if not routing.fleets:
             return answers.no_table().response()
         return web.Response(body=routing.listing, content_type="application/json")
+
+    async def unknown_path(self, _: web.Request) -> web.Response:
+        """Anything else: told in the shape that clients of these APIs can read."""
+        self._traffic.misses[Miss.UNKNOWN_PATH] += 1
+        return answers.unknown_path(PATHS).response()
 
     async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse | Answer:
         if not self._gate.admit(request.headers.get("Authorization")):

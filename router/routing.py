@@ -8,7 +8,7 @@ requests in flight per weight; ties take turns in proportion to their weights.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -127,26 +127,33 @@ class Routing:
     """The answer to `GET /v1/models`."""
 
 
-def build(tables: Mapping[str, Table], uses: Mapping[Key, Use], now: float) -> Routing:
-    """The snapshot of `tables` (by fleet, each checked). Counts in `uses` are kept; new endpoints get new ones."""
+NOTHING = Routing()
+
+
+def build(
+    tables: Mapping[str, Table], now: float, old: Routing = NOTHING, withdrawn: Mapping[Key, Use] | None = None
+) -> Routing:
+    """The snapshot of `tables` (by fleet, each checked) that follows `old`.
+
+    Counts of endpoints that stay, or come back from `withdrawn`, are kept; new ones begin with new counts. Whatever no
+    change concerns is taken over as it is, so one death among thousands of endpoints costs little.
+    """
     candidates = {
-        (fleet, endpoint.id): _candidate(fleet, endpoint, uses, now)
+        (fleet, endpoint.id): _candidate(fleet, endpoint, now, old, withdrawn or {})
         for fleet, table in tables.items()
         for endpoint in table.endpoints.values()
     }
     models = _unite(tables.values())
-    routes = _routes(models, candidates.values())
-    return Routing(
-        fleets=frozenset(tables),
-        models=models,
-        routes=routes,
-        candidates=candidates,
-        listing=_listing(models, routes.values()),
-    )
+    routes = _routes(models, candidates, old)
+    return Routing(frozenset(tables), models, routes, candidates, _listing(models, routes.values()))
 
 
-def _candidate(fleet: str, endpoint: Endpoint, uses: Mapping[Key, Use], now: float) -> Candidate:
-    use = uses.get((fleet, endpoint.id))
+def _candidate(fleet: str, endpoint: Endpoint, now: float, old: Routing, withdrawn: Mapping[Key, Use]) -> Candidate:
+    key = (fleet, endpoint.id)
+    before = old.candidates.get(key)
+    if before is not None and before.endpoint is endpoint:
+        return before
+    use = before.use if before is not None else withdrawn.get(key)
     if use is None:
         use = Use(fleet, endpoint.id, ModelName(endpoint.models[0]), last_used=now)
     return Candidate(endpoint, use, endpoint.weight or 1)
@@ -168,30 +175,58 @@ def _unite(tables: Iterable[Table]) -> dict[ModelName, KnownModel]:
     }
 
 
-def _routes(models: Mapping[ModelName, KnownModel], candidates: Iterable[Candidate]) -> dict[str, Route]:
+def _routes(
+    models: Mapping[ModelName, KnownModel], candidates: Mapping[Key, Candidate], old: Routing
+) -> dict[str, Route]:
     known: dict[str, list[KnownModel]] = {}
     for model in models.values():
         for name in (model.name, *model.aliases):
             known.setdefault(name, []).append(model)
-    serving: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        for name in dict.fromkeys(candidate.endpoint.models):
-            serving.setdefault(name, []).append(candidate)
+    changed = _changed_names(models, candidates, old)
+    serving: dict[str, list[Candidate]] = {name: [] for name in changed}
+    for candidate in candidates.values():
+        if not changed.isdisjoint(candidate.endpoint.models):
+            for name in changed.intersection(candidate.endpoint.models):
+                serving[name].append(candidate)
     ranks: dict[tuple[Key, ...], tuple[Rank, ...]] = {}
-    routes = {}
-    for name, targets in known.items():
-        members = serving.get(name, [])
-        same = tuple(member.use.key for member in members)
-        if same not in ranks:  # a model and its aliases share their turns
-            ranks[same] = _ranks(members)
-        routes[name] = Route(
-            name=name,
-            models=tuple(model.name for model in targets),
-            state=min((model.state for model in targets), key=_STATES.index),
-            retry_after_s=min(model.retry_after_s for model in targets),
-            ranks=ranks[same],
-        )
-    return routes
+    return {
+        name: _route(name, targets, serving[name], ranks) if name in changed else old.routes[name]
+        for name, targets in known.items()
+    }
+
+
+def _changed_names(
+    models: Mapping[ModelName, KnownModel], candidates: Mapping[Key, Candidate], old: Routing
+) -> set[str]:
+    """Names whose route may differ from the old one: those of every model and endpoint that differs."""
+    before, after = old.models, models
+    differing = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+    names: set[str] = set(differing)
+    for name in differing:
+        for known in (before.get(name), after.get(name)):
+            names.update(known.aliases if known is not None else ())
+    names.update(n for key, c in candidates.items() if old.candidates.get(key) is not c for n in c.endpoint.models)
+    names.update(n for key, c in old.candidates.items() if candidates.get(key) is not c for n in c.endpoint.models)
+    return names
+
+
+def _route(
+    name: str,
+    targets: Sequence[KnownModel],
+    members: Sequence[Candidate],
+    ranks: dict[tuple[Key, ...], tuple[Rank, ...]],
+) -> Route:
+    """`ranks`: those made so far, by members: a model and its aliases share their turns."""
+    same = tuple(member.use.key for member in members)
+    if same not in ranks:
+        ranks[same] = _ranks(members)
+    return Route(
+        name=name,
+        models=tuple(model.name for model in targets),
+        state=min((model.state for model in targets), key=_STATES.index),
+        retry_after_s=min(model.retry_after_s for model in targets),
+        ranks=ranks[same],
+    )
 
 
 def _ranks(members: Iterable[Candidate]) -> tuple[Rank, ...]:

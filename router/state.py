@@ -6,6 +6,7 @@ request.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -28,33 +29,31 @@ class StateStream:
         self._traffic = traffic
         self._closing = asyncio.Event()
 
-    def now(self) -> RouterState:
-        """The state at this moment: ages are taken now."""
+    def now(self) -> Callable[[], RouterState]:
+        """The state at this moment, ages included; the document is made when it is called, in any thread: with
+        thousands of endpoints that takes longer than requests should wait."""
         traffic, now = self._traffic, self._traffic.clock()
         uses = [candidate.use for candidate in traffic.routing.candidates.values()]
         uses += traffic.withdrawn.values()
-        return RouterState(
-            router=self._router,
-            instance=self._instance,
-            revision=traffic.changes.revision,
-            tables=self._tables.summary(),
-            use=tuple(
-                EndpointUse(
-                    id=use.id,
-                    in_flight=use.in_flight,
-                    idle_s=round(use.idle_s(now), 3),
-                    withdrawn=use.withdrawn,
-                    fleet=use.fleet,
-                )
-                for use in uses
-            ),
-            asked=tuple(
-                Asked(model=name, waiting=0, asked_s=round(now - at, 3))
-                for name, at in traffic.asked.items()
-                if now - at < ASK_KEPT_S
-            ),
-            version=self._version,
-        )
+        sampled = [(use.id, use.in_flight, use.idle_s(now), use.withdrawn, use.fleet) for use in uses]
+        asked = {name: now - at for name, at in traffic.asked.items() if now - at < ASK_KEPT_S}
+        tables, revision = self._tables.summary(), traffic.changes.revision
+
+        def document() -> RouterState:
+            return RouterState(
+                router=self._router,
+                instance=self._instance,
+                revision=revision,
+                tables=tables,
+                use=tuple(
+                    EndpointUse(id=id_, in_flight=busy, idle_s=round(idle_s, 3), withdrawn=gone, fleet=fleet)
+                    for id_, busy, idle_s, gone, fleet in sampled
+                ),
+                asked=tuple(Asked(model=name, waiting=0, asked_s=round(age_s, 3)) for name, age_s in asked.items()),
+                version=self._version,
+            )
+
+        return document
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Held until the reader goes away: a document per change, an empty line each BEAT_S of quiet.
@@ -67,9 +66,8 @@ class StateStream:
         with contextlib.suppress(ConnectionError):
             while not self._closing.is_set():
                 if await self._traffic.changes.after(known, BEAT_S):
-                    state = self.now()
-                    known = state.revision
-                    await response.write(state.model_dump_json().encode() + b"\n")
+                    document, known = self.now(), self._traffic.changes.revision
+                    await response.write(await asyncio.to_thread(_line, document))
                     await self._gap()
                 else:
                     await response.write(b"\n")
@@ -89,3 +87,7 @@ class StateStream:
     async def _gap(self) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), GAP_S)
+
+
+def _line(document: Callable[[], RouterState]) -> bytes:
+    return document().model_dump_json().encode() + b"\n"

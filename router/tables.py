@@ -86,7 +86,7 @@ class Tables:
                 held[token.fleet] = Held(token, table)
         if held:
             now = self._traffic.clock()
-            self._enforce(held, build({fleet: h.table for fleet, h in held.items()}, {}, now), held)
+            self._enforce(held, build({fleet: h.table for fleet, h in held.items()}, now), held)
         return aside
 
     async def offer(self, offer: Offer) -> TableReply | Refused:
@@ -96,7 +96,9 @@ class Tables:
 
     async def _take(self, offer: Offer) -> TableReply | Refused:
         async with self._turn:
-            verdict = await asyncio.to_thread(self._prepare, offer, self._traffic.uses(), self._traffic.clock())
+            verdict = await asyncio.to_thread(
+                self._prepare, offer, dict(self._traffic.withdrawn), self._traffic.clock()
+            )
             match verdict:
                 case Refused():
                     self.refusals[verdict.reply.code] += 1
@@ -116,19 +118,18 @@ class Tables:
         return TableReply(token=held.token, digest=held.table.digest, draining=draining)
 
     def _enforce(self, held: Mapping[str, Held], routing: Routing, changed: Iterable[str]) -> None:
+        self.changed_at |= dict.fromkeys(changed, self._traffic.clock())
         self._held = held
-        for fleet in changed:
-            self.changed_at[fleet] = self._traffic.clock()
         self._traffic.install(routing)
 
-    def _prepare(self, offer: Offer, uses: Mapping[Key, Use], now: float) -> _Ready | Repeat | Refused:
+    def _prepare(self, offer: Offer, withdrawn: Mapping[Key, Use], now: float) -> _Ready | Repeat | Refused:
         """Everything that takes time, in a thread: judge, digest, snapshot, disk. The turn is held meanwhile."""
         fleet = offer.token.fleet
         in_force = {other: held.table for other, held in self._held.items()}
         judged = judge(offer, self._held.get(fleet), in_force)
         if not isinstance(judged, Table):
             return judged
-        routing = build({**in_force, fleet: judged}, uses, now)
+        routing = build({**in_force, fleet: judged}, now, self._traffic.routing, withdrawn)
         self._disk.write(offer.token, judged)
         return _Ready(Held(offer.token, judged), routing)
 
@@ -168,8 +169,7 @@ def _made(offer: Offer, held: Held | None) -> Table | Refused:
             if held.table.digest == offer.digest:
                 return held.table
             made = tables.apply(held.table, offer)
-            problems = patch_problems(offer)
-            problems += table_problems(tuple(made.models.values()), tuple(made.endpoints.values()))
+            problems = patch_problems(offer, made)
         case _:
             assert_never(offer)
     if not problems and made.digest != offer.digest:

@@ -7,7 +7,7 @@ nothing is picked and not counted, or withdrawn and forgotten before its last re
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from llmgw.ids import ModelName
@@ -77,20 +77,14 @@ class Traffic:
         """Misses that no known model can be blamed for, by cause."""
         self._gone: dict[Key, tuple[float, Use]] = {}
 
-    def uses(self) -> dict[Key, Use]:
-        """Counts to keep when a snapshot is built."""
-        return {key: candidate.use for key, candidate in self.routing.candidates.items()} | self.withdrawn
-
     def install(self, routing: Routing) -> None:
         """Put a snapshot in force: from the next pick on, and for whoever waits for the state."""
         now = self.clock()
         old, self.routing = self.routing, routing
-        for key, candidate in routing.candidates.items():
-            candidate.use.withdrawn = False
-            self.withdrawn.pop(key, None)
-        for key, candidate in old.candidates.items():
-            if key not in routing.candidates:
-                self._withdraw(candidate.use, now)
+        for key in self.withdrawn.keys() & routing.candidates.keys():
+            self.withdrawn.pop(key).withdrawn = False
+        for key in old.candidates.keys() - routing.candidates.keys():
+            self._withdraw(old.candidates[key].use, now)
         for name, counts in self.models.items():
             if name not in routing.models:
                 counts.gone_at = counts.gone_at or now
@@ -107,6 +101,7 @@ class Traffic:
         use.in_flight -= 1
         use.last_used = self.clock()
         if use.withdrawn and use.in_flight == 0:
+            use.withdrawn = False
             del self.withdrawn[use.key]
             self._gone[use.key] = use.last_used, use
             self.changes.note()
@@ -124,12 +119,12 @@ class Traffic:
         """Counts of the model a route leads to; of the first one where an alias leads to several."""
         return self.models[route.models[0]]
 
-    def everything_used(self) -> Iterator[Use]:
-        """Counts in force, withdrawn, and gone not long ago."""
-        for candidate in self.routing.candidates.values():
-            yield candidate.use
-        yield from self.withdrawn.values()
-        yield from (use for _, use in self._gone.values())
+    def everything_used(self) -> list[Use]:
+        """Counts in force, withdrawn, and gone not long ago; one per endpoint, also where a table is put in force
+        meanwhile. Safe in any thread."""
+        gone = [use for _, use in list(self._gone.values())]
+        in_force = [candidate.use for candidate in self.routing.candidates.values()]
+        return list({use.key: use for use in [*gone, *list(self.withdrawn.values()), *in_force]}.values())
 
     def forget(self) -> None:
         """Let go of counts that have been gone for long."""

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw.table import Table
+from llmgw.table import EMPTY, Table
 from llmgw.table import build as build_table
 from llmgw.wire import Endpoint, ModelState
-from router.routing import SCAN_LIMIT, Candidate, Route, Routing, build
+from router.routing import NOTHING, SCAN_LIMIT, Candidate, Route, Routing, build
 from router.uses import EJECT_LIMIT_S, EJECT_S, Use
 
 from .rig import both, endpoint, model
@@ -19,8 +19,7 @@ ENDPOINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), min_size
 
 
 def routing(*endpoints: Endpoint, keep: Routing | None = None) -> Routing:
-    uses = {key: candidate.use for key, candidate in keep.candidates.items()} if keep else {}
-    return build({"f": build_table((model("m", "chat"),), endpoints)}, uses, now=0.0)
+    return build({"f": build_table((model("m", "chat"),), endpoints)}, 0.0, keep or NOTHING)
 
 
 def several(shapes: Sequence[tuple[int, int]]) -> Routing:
@@ -166,14 +165,14 @@ def fleet(*endpoints: Endpoint, state: ModelState = ModelState.READY, aliases: t
 
 
 def test_fleets_that_share_a_model_share_its_traffic() -> None:
-    made = build({"a": fleet(endpoint("m-1")), "b": fleet(endpoint("m-1"), aliases=("chat",))}, {}, 0.0)
+    made = build({"a": fleet(endpoint("m-1")), "b": fleet(endpoint("m-1"), aliases=("chat",))}, 0.0)
     route = made.routes["m"]
     assert Counter(take(route).use.fleet for _ in range(4)) == {"a": 2, "b": 2}
     assert made.routes["chat"].models == ("m",)
 
 
 def test_the_best_state_of_several_fleets_is_shown() -> None:
-    made = build({"a": fleet(state=ModelState.ASLEEP), "b": fleet(state=ModelState.STARTING)}, {}, 0.0)
+    made = build({"a": fleet(state=ModelState.ASLEEP), "b": fleet(state=ModelState.STARTING)}, 0.0)
     assert made.routes["m"].state is ModelState.STARTING
     assert made.routes["m"].retry_after_s == 3
     assert made.routes["m"].take(0.0) is None
@@ -182,7 +181,7 @@ def test_the_best_state_of_several_fleets_is_shown() -> None:
 def test_an_alias_of_two_models_in_two_fleets_reaches_both() -> None:
     a = build_table((model("big", "chat"),), (endpoint("big-1", "http://127.0.0.1:1", "big", "chat"),))
     b = build_table((model("small", "chat"),), (endpoint("small-1", "http://127.0.0.1:2", "small", "chat"),))
-    made = build({"a": a, "b": b}, {}, 0.0)
+    made = build({"a": a, "b": b}, 0.0)
     assert {take(made.routes["chat"]).use.id for _ in range(2)} == {"big-1", "small-1"}
     assert {take(made.routes["big"]).use.id for _ in range(2)} == {"big-1"}
 
@@ -194,8 +193,59 @@ def test_an_endpoint_answers_only_to_the_names_it_lists() -> None:
 
 @pytest.mark.parametrize("state", list(ModelState))
 def test_the_listing_has_every_known_name_with_its_state(state: ModelState) -> None:
-    made = build({"f": build_table((model("a/b:Q4", "chat", state=state), model("z", state=state)), ())}, {}, 0.0)
+    made = build({"f": build_table((model("a/b:Q4", "chat", state=state), model("z", state=state)), ())}, 0.0)
     listing = made.listing.decode()
     for name in ("a/b:Q4", "chat", "z"):
         assert f'"id": "{name}"' in listing
     assert listing.count(f'"state": "{state.value}"') == 3
+
+
+MODELS = st.sampled_from([(), ("one",), ("two",), ("one", "two")])
+SHAPE = st.fixed_dictionaries({name: st.none() | MODELS for name in ("m", "n", "o")})
+HOSTED = st.dictionaries(
+    st.integers(0, 6), st.tuples(st.sampled_from(["m", "n", "o"]), st.integers(0, 1), st.integers(0, 2)), max_size=6
+)
+FLEET = st.tuples(SHAPE, HOSTED)
+
+
+def drawn(fleet_: tuple[dict[str, tuple[str, ...] | None], dict[int, tuple[str, int, int]]], before: Table) -> Table:
+    """A sound table; what equals the table before is the same object, as after a patch."""
+    shape, hosted = fleet_
+    claimed: set[str] = set()
+    models = {}
+    for name, aliases in shape.items():
+        if aliases is not None:
+            models[name] = model(name, *(alias for alias in aliases if alias not in claimed))
+            claimed.update(aliases)
+    made = [
+        endpoint(f"e-{i}", "http://127.0.0.1:1", on, *models[on].aliases, priority=priority, weight=weight)
+        for i, (on, priority, weight) in hosted.items()
+        if on in models
+    ]
+    return build_table(models.values(), [old if (old := before.endpoints.get(e.id)) == e else e for e in made])
+
+
+def shown(made: Routing) -> dict[str, object]:
+    return {
+        name: (
+            r.models,
+            r.state,
+            [sorted((m.use.key, m.share, m.endpoint.priority) for m in rank.members) for rank in r.ranks],
+        )
+        for name, r in made.routes.items()
+    }
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b"]), FLEET), min_size=1, max_size=5))
+def test_a_snapshot_made_from_the_last_one_equals_one_made_anew(history: list[dict[str, object]]) -> None:
+    tables: dict[str, Table] = {}
+    now = NOTHING
+    for fleets in history:
+        tables = {name: drawn(shape, tables.get(name, EMPTY)) for name, shape in fleets.items()}  # type: ignore[arg-type]
+        now = build(tables, 0.0, now)
+        fresh = build(tables, 0.0)
+        assert shown(now) == shown(fresh)
+        assert now.listing == fresh.listing
+        for route in now.routes.values():
+            for rank in route.ranks:
+                assert all(now.candidates[member.use.key] is member for member in rank.members)
