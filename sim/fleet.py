@@ -30,6 +30,19 @@ MAX_PASSES = 200
 
 
 @dataclass
+class Memory:
+    """What the checks have seen before."""
+
+    commanded: set[ReplicaId] = field(default_factory=set)
+    """Stops that were commanded."""
+    assigned: dict[ReplicaId, str] = field(default_factory=dict)
+    """Every replica that ever was decided, and its node's boot then."""
+    published: frozenset[ReplicaId] = frozenset()
+    wished: frozenset[ReplicaId] = frozenset()
+    """Replicas that were wished away."""
+
+
+@dataclass
 class SimFleet:
     nodes: dict[NodeId, SimNode]
     routers: dict[RouterId, SimRouter]
@@ -50,8 +63,7 @@ class SimFleet:
     levels: dict[str, SilenceLevel] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     checks: list[Callable[["SimFleet"], None]] = field(default_factory=list)
-    commanded: set[ReplicaId] = field(default_factory=set)
-    """Stops that the checks have seen commanded."""
+    seen: Memory = field(default_factory=Memory)
     verdicts: list[Verdict] = field(default_factory=list)
     arrivals: int = 0
     catalog_raw: object = None

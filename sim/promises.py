@@ -3,7 +3,7 @@ raises AssertionError with what it saw."""
 
 from collections import Counter
 
-from llmgw.demand import desired, why_moves
+from llmgw.demand import desired, slack, why_moves
 from llmgw.draft import Draft
 from llmgw.fencing import Fence, compare
 from llmgw.ids import DeviceId, ReplicaId
@@ -60,9 +60,9 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
     limit."""
     for replica, assignment in fleet.world.assignments.items():
         stop = assignment.stop
-        if stop is None or not stop.commanded or replica in fleet.commanded:
+        if stop is None or not stop.commanded or replica in fleet.seen.commanded:
             continue
-        fleet.commanded.add(replica)
+        fleet.seen.commanded.add(replica)
         if stop.cause is StopCause.FAILED or _is_silent(fleet, f"node/{assignment.node}"):
             continue
         limit_s = drain_limit_s(fleet.world, assignment)
@@ -73,6 +73,33 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
             assert replica not in router.table.endpoints, f"{replica} is told to stop while {id_} picks it"
             busy = router.in_flight.get(replica, 0)
             assert not busy or waited_s >= limit_s, f"{replica} is told to stop with {busy} in flight at {id_}"
+
+
+def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
+    """No engine lives that was proven gone, and none comes later."""
+    known = fleet.seen.assigned
+    known.update((replica, a.boot) for replica, a in fleet.world.assignments.items())
+    for id_, node in fleet.nodes.items():
+        ghosts = {r for r in node.engines if r in known and r not in fleet.world.assignments}
+        assert not ghosts, f"{ghosts} live on {id_} and were called gone"
+
+
+def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
+    """A replica that is withdrawn for a better one leaves enough behind: all that is wanted where its node is
+    emptied, all but a tenth or one where it is replaced."""
+    world, before = fleet.world, fleet.seen
+    wished = frozenset(r for r, a in world.assignments.items() if a.stop is not None)
+    for replica in sorted((wished - before.wished) & before.published):
+        assignment = world.assignments[replica]
+        model = None if world.catalog is None else world.catalog.model(assignment.model)
+        cause = None if assignment.stop is None else assignment.stop.cause
+        if model is None or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS):
+            continue
+        wanted = desired(world, model, fleet.now_s)
+        least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
+        left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
+        assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
+    before.wished, before.published = wished, frozenset(world.table.endpoints)
 
 
 def _is_silent(fleet: SimFleet, target: str) -> bool:
@@ -108,6 +135,8 @@ ALL = (
     only_ready_replicas_are_published,
     every_start_happens_once,
     nothing_stops_before_traffic_has_left,
+    what_is_called_gone_is_gone,
+    what_serves_is_not_given_up_by_choice,
 )
 """At every moment."""
 

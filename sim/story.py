@@ -23,12 +23,12 @@ CALM_S = 700.0
 def fleet(seed: int) -> SimFleet:
     """A fresh fleet whose network is as good or bad as the seed says."""
     rng = random.Random(seed)  # noqa: S311 - a story, not a secret
-    slow = rng.choice((0.0, 0.0, 0.05, 0.5))
+    slow = rng.choice((0.0, 0.05, 0.5, 0.8))
 
     def delay() -> float:
         if slow == 0.0:
             return 0.0
-        return rng.choice((2.0, 5.0)) if rng.random() < slow / 5 else rng.uniform(0.0, slow)
+        return rng.choice((2.0, 5.0, 12.0)) if rng.random() < slow / 3 else rng.uniform(0.0, slow)
 
     world = World(fleet="f", installation="i", epoch=5, seq=0, settling_since_s=1_000.0)
     nodes = {n: SimNode(n, devices(n, DEVICES)) for n in NODES}  # type: ignore[type-var]
