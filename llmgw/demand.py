@@ -104,11 +104,12 @@ def _moves(
     draft: Draft, movers: Sequence[Assignment], reasons: Mapping[ReplicaId, Reason | None], cover: int
 ) -> list[Assignment]:
     """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back."""
-    serving = [a for a in movers if is_serving(draft, a) and not _is_overdue(draft, a)]
-    stay = serving[:cover]
+    in_time = [a for a in movers if not _is_overdue(draft, a)]
+    stay = [a for a in in_time if is_serving(draft, a)][:cover]
+    may_return = [a for a in in_time if _is_suspect(draft, a)][: cover - len(stay)]
     for assignment in movers:
         reason = reasons[assignment.replica]
-        if assignment not in stay and reason is not None:
+        if assignment not in stay and assignment not in may_return and reason is not None:
             draft.want_stop(assignment, *reason)
     return stay
 
@@ -177,6 +178,11 @@ def is_serving(draft: Draft, assignment: Assignment) -> bool:
 def _is_lost(draft: Draft, assignment: Assignment) -> bool:
     view = draft.survey.of(assignment.node)
     return view is None or view.is_lost
+
+
+def _is_suspect(draft: Draft, assignment: Assignment) -> bool:
+    view = draft.survey.of(assignment.node)
+    return view is not None and view.is_silent and not view.is_lost
 
 
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:

@@ -48,7 +48,7 @@ def never_begun(draft: Draft, assignment: Assignment) -> bool:
     if assignment.adopted or assignment.replica in draft.world.table.endpoints:
         return False
     call = draft.world.calls.get(assignment.node)
-    if draft.hold or call is None or call.is_open:
+    if draft.hold or call is None or call.asked_s is not None:
         return True
     outgoing = draft.world.outbox.get(assignment.node, ())
     return assignment.replica in draft.world.refused or Outgoing(OutgoingKind.START, assignment.replica) in outgoing

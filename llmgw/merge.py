@@ -92,7 +92,7 @@ def _routers(world: World, plan: Plan) -> Mapping[RouterId, RouterFacts]:
     if plan.new_epoch is None:
         return routers
     # Under a new epoch every router is told anew, so that the former holder's tables are refused there.
-    return {k: replace(v, acked_revision=-1, acked_seq=-1, asked_revision=-1) for k, v in routers.items()}
+    return {k: replace(v, acked_revision=-1, acked_seq=-1) for k, v in routers.items()}
 
 
 def _table(world: World, plan: Plan) -> table.Table:

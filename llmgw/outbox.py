@@ -55,13 +55,13 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
 def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
     call = draft.world.calls.get(node, Call())
     news = bool(set(outgoing) - set(draft.world.outbox.get(node, ())))
-    if call.is_open:  # its lane tells what is new when the answer is there
-        due_s = (call.asked_s or 0.0) + LOST_AFTER_S
+    if call.asked_s is not None:  # its lane tells what is new when the answer is there
+        due_s = call.asked_s + LOST_AFTER_S
     elif call.failures and call.failed_s is not None:
         due_s = call.failed_s + retry_s(call.failures)
         news = False
     else:
-        due_s = (call.asked_s or 0.0) + REPEAT_S
+        due_s = (call.told_s or 0.0) + REPEAT_S
     draft.wake(due_s)
     return news or draft.now_s >= due_s
 

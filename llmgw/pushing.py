@@ -33,19 +33,19 @@ def _is_due(draft: Draft, router: RouterId, revision: int) -> bool:
     if silence is not None and silence.level is not SilenceLevel.HEARD:
         draft.wait(f"router/{router}", "silent", "is silent; it is told the table as soon as it is heard")
         return False
-    if facts.is_open and revision <= facts.asked_revision:
-        due_s = (facts.asked_s or 0.0) + LOST_AFTER_S
+    if facts.asked_s is not None:  # its lane brings what this pass changes when the answer is there
+        due_s = facts.asked_s + LOST_AFTER_S
         draft.wake(due_s)
-        return draft.now_s >= due_s
-    if facts.failures and facts.failed_s is not None and not facts.is_open:
+        return revision > draft.world.table_revision or draft.now_s >= due_s
+    if facts.failures and facts.failed_s is not None:
         heard_again = silence is not None and silence.since_s > facts.failed_s
         due_s = facts.failed_s if heard_again else facts.failed_s + retry_s(facts.failures)
         draft.wait(f"router/{router}", "unreachable", facts.problem)
         draft.wake(due_s)
         return draft.now_s >= due_s
-    if revision > facts.asked_revision:
+    if revision > facts.acked_revision:
         return True
-    due_s = (facts.asked_s or 0.0) + AGAIN_S  # it acknowledged, and holds something else now
+    due_s = (facts.confirmed_s or 0.0) + AGAIN_S  # it acknowledged, and holds something else now
     draft.wake(due_s)
     return draft.now_s >= due_s
 

@@ -102,9 +102,9 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     before = world.calls.get(call.node, Call())
     calls = dict(world.calls)
     if answer.outcome is CallOutcome.ANSWERED:
-        calls[call.node] = Call(told_s=now_s, asked_s=before.asked_s)
+        calls[call.node] = Call(told_s=now_s)
     else:
-        calls[call.node] = replace(before, failures=before.failures + 1, failed_s=now_s, problem=answer.text)
+        calls[call.node] = Call(before.failures + 1, now_s, answer.text, before.told_s)
     world = replace(world, calls=calls)
     if answer.outcome is not CallOutcome.ANSWERED:
         return _overtaken(world, answer.held, answer.owner if answer.outcome is CallOutcome.FOREIGN else None)
@@ -137,14 +137,14 @@ def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:
 def pushing(world: World, call: PublishCall, now_s: float) -> World:
     """Before a table leaves: its token is used up."""
     facts = world.routers.get(call.router, RouterFacts())
-    asked = replace(facts, asked_revision=call.revision, asked_s=now_s)
-    return replace(world, seq=call.token.seq, routers={**world.routers, call.router: asked})
+    routers = {**world.routers, call.router: replace(facts, asked_s=now_s)}
+    return replace(world, seq=call.token.seq, routers=routers)
 
 
 def published(world: World, call: PublishCall, answer: PublishAnswer, now_s: float) -> World:
     """After a push: what the router acknowledged, or how the call failed."""
     routers = dict(world.routers)
-    facts = routers.get(call.router, RouterFacts())
+    facts = replace(routers.get(call.router, RouterFacts()), asked_s=None)
     if answer.outcome is CallOutcome.ANSWERED:
         routers[call.router] = replace(
             facts,

@@ -191,17 +191,11 @@ class RouterFacts:
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
     confirmed_s: float | None = None
-    asked_revision: int = -1
     asked_s: float | None = None
-    """The newest revision that was sent, acknowledged or not, and when."""
+    """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a table has left and nothing is known of its answer."""
-        return self.asked_s is not None and self.asked_s > max(self.confirmed_s or 0.0, self.failed_s or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +208,7 @@ class Call:
     told_s: float | None = None
     """When a batch was last answered."""
     asked_s: float | None = None
-    """When a batch last left."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a batch has left and nothing is known of its answer."""
-        return self.asked_s is not None and self.asked_s > max(self.told_s or 0.0, self.failed_s or 0.0)
+    """When the batch left whose answer is not known yet."""
 
 
 # --- what people want ----------------------------------------------------------------------------------------------

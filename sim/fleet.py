@@ -1,5 +1,6 @@
 """The real core in a simulated fleet: observe, decide, merge and lanes as the workflow runs them, over model nodes
-and routers, with a clock that only moves when nothing is left to do.
+and routers. Time jumps to the next moment at which anything can happen; packets may be late, lost, or lose their
+answers.
 
 Every step checks what must hold at every moment (`sim.promises`).
 """
@@ -7,24 +8,38 @@ Every step checks what must hold at every moment (`sim.promises`).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from llmgw import batches, record, table_log
-from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
+from llmgw import carry, record, table_log
+from llmgw.carry import Seed
 from llmgw.catalog import Catalog
 from llmgw.decide import decide
-from llmgw.ids import NodeId, RouterId
+from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation, SilenceSeen
 from llmgw.plan import Plan, Verdict
 from llmgw.silence import silence_level
 from llmgw.table import TableChange
 from llmgw.table_log import Step
-from llmgw.wire import BatchReply, CommandBatch, CommandResult, ErrorReply, Outcome, RouterTable, Start, TablePatch
+from llmgw.wire import Token
 from llmgw.world import Input, InputKind, SilenceLevel, World
+from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
 
-MAX_PASSES = 60
+MAX_PASSES = 200
 """More passes without the clock moving means that the loop spins."""
+
+
+@dataclass
+class Memory:
+    """What the checks have seen before."""
+
+    commanded: set[ReplicaId] = field(default_factory=set)
+    """Stops that were commanded."""
+    assigned: dict[ReplicaId, str] = field(default_factory=dict)
+    """Every replica that ever was decided, and its node's boot then."""
+    published: frozenset[ReplicaId] = frozenset()
+    wished: frozenset[ReplicaId] = frozenset()
+    """Replicas that were wished away."""
 
 
 @dataclass
@@ -33,20 +48,33 @@ class SimFleet:
     routers: dict[RouterId, SimRouter]
     world: World
     now_s: float = 1_000.0
+    delay: Callable[[], float] = lambda: 0.0
+    """Seconds that the next packet takes, each way."""
     cut: set[str] = field(default_factory=set)
     """Targets that hear and say nothing (a partition)."""
     lose_replies: set[str] = field(default_factory=set)
     """Targets that do what they are told and whose answers are lost."""
     log: tuple[Step, ...] = ()
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    late: list[Lane] = field(default_factory=list)
+    """Lanes that were abandoned; what they sent may still arrive."""
     told: dict[str, object] = field(default_factory=dict)
     heard_s: dict[str, float] = field(default_factory=dict)
     levels: dict[str, SilenceLevel] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     checks: list[Callable[["SimFleet"], None]] = field(default_factory=list)
+    seen: Memory = field(default_factory=Memory)
     verdicts: list[Verdict] = field(default_factory=list)
     arrivals: int = 0
+    catalog_raw: object = None
     wake_s: float | None = None
     passes: int = 0
+
+    @property
+    def now_token(self) -> Token:
+        """The newest token that was given."""
+        w = self.world
+        return Token(installation=w.installation, fleet=w.fleet, epoch=w.epoch, seq=w.seq)
 
     # --- people ---
 
@@ -71,22 +99,40 @@ class SimFleet:
         for _ in range(MAX_PASSES):
             news = self._observe()
             plan = decide(self.world, self.now_s)
+            self.wake_s = plan.wake_at_s
             if plan == Plan(wake_at_s=plan.wake_at_s) and not news:
-                self.wake_s = plan.wake_at_s
                 return
             self._merge(plan)
-            self._tell(plan)
             self.check()
-        raise AssertionError("the loop spins without the clock moving:\n" + "\n".join(self.story[-30:]))
+            for router in plan.push:
+                self._lane(f"router/{router}").kick()
+            for node in plan.kick:
+                self._lane(f"node/{node}").kick()
+            self._work()
+        raise AssertionError("the loop spins without the clock moving")
 
-    def run(self, seconds: float, step_s: float = 1.0) -> None:
+    def run(self, seconds: float) -> None:
         """Let time pass."""
         end_s = self.now_s + seconds
-        while self.now_s < end_s - 1e-9:
-            self.now_s = min(end_s, self.now_s + step_s)
+        self.settle()
+        while self.now_s < end_s:
+            self.now_s = min(end_s, self._next_s())
             for node in self.nodes.values():
                 node.advance(self.now_s)
+            self._work()
             self.settle()
+
+    def _next_s(self) -> float:
+        """The next moment at which anything can happen."""
+        moments = [lane.next_s for lane in (*self.lanes.values(), *self.late)]
+        moments += [node.next_s for node in self.nodes.values()]
+        moments += [since + limit for t in self.cut if (since := self.heard_s.get(t)) for limit in self._limits()]
+        moments += [self.wake_s if self.wake_s is not None else self.now_s + 1_000.0]
+        return min(moment for moment in moments if moment > self.now_s)
+
+    def _limits(self) -> tuple[float, float]:
+        policy = None if self.world.catalog is None else self.world.catalog.policy
+        return (10.0, 60.0) if policy is None else (policy.suspect_after_s, policy.lost_after_s)
 
     def _merge(self, plan: Plan) -> None:
         self.passes += 1
@@ -94,14 +140,40 @@ class SimFleet:
         catalog = None
         if accepted is not None:
             raw = next(i.raw for i in self.world.inbox if i.arrival == accepted.arrival)
-            catalog = Catalog.model_validate(raw[0] if isinstance(raw, list) else raw)
+            self.catalog_raw = raw[0] if isinstance(raw, list) else raw
+            catalog = Catalog.model_validate(self.catalog_raw)
         before = self.world
         self.world = merge(before, plan, self.now_s, catalog)
         if plan.changes_table:
             change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
             self.log = table_log.append(self.log, Step(self.world.table_revision, before.table.digest, change))
         self.verdicts += plan.verdicts
-        self.story += [f"{event.at_s:.0f} {event.subject}: {event.text}" for event in plan.events]
+        self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
+
+    def carry_over(self) -> None:
+        """Continue as new: only what is carried lives on, and lanes are abandoned."""
+        self.late += [lane for lane in self.lanes.values() if lane.is_busy]
+        parts = carry.pack(self.world, self.catalog_raw, {})
+        w = self.world
+        seed = Seed(
+            fleet=w.fleet,
+            installation=w.installation,
+            epoch=w.epoch,
+            seq=w.seq,
+            generation=w.generation,
+            digest=w.digest,
+            next_replica=w.next_replica,
+            table_revision=w.table_revision,
+            settling_since_s=w.settling_since_s,
+            fenced_by=w.fenced_by,
+            overtaken_by=w.overtaken_by,
+        )
+        self.restore(carry.unpack(seed, parts).world)
+
+    def restore(self, world: World) -> None:
+        """Go on with another memory: what was told to it before is told again."""
+        self.world, self.lanes, self.log = world, {}, ()
+        self.told, self.levels = {}, {}
 
     # --- seeing ---
 
@@ -131,86 +203,29 @@ class SimFleet:
 
     def _silences(self) -> Iterable[SilenceSeen]:
         targets = [*(f"node/{n}" for n in self.nodes), *(f"router/{r}" for r in self.routers)]
-        policy = None if self.world.catalog is None else self.world.catalog.policy
-        limits = (10.0, 60.0) if policy is None else (policy.suspect_after_s, policy.lost_after_s)
         for target in targets:
             since_s = self.heard_s.setdefault(target, self.now_s)
             others = sum(1 for t in targets if t != target and self.heard_s.get(t, self.now_s) > since_s)
-            level = silence_level(self.now_s - since_s, others, len(targets) - 1, *limits)
+            level = silence_level(self.now_s - since_s, others, len(targets) - 1, *self._limits())
             if level is not self.levels.get(target, SilenceLevel.HEARD):
                 self.levels[target] = level
                 yield SilenceSeen(target=target, level=level, silent_s=self.now_s - since_s)
 
     # --- telling ---
 
-    def _tell(self, plan: Plan) -> None:
-        for router in plan.push:
-            push = batches.for_router(self.world, self.log, router)
-            if push is not None:
-                self.world = record.pushing(self.world, push, self.now_s)
-                self.world = record.published(self.world, push, self._publish(push), self.now_s)
-        for node in plan.kick:
-            call = batches.for_node(self.world, node)
-            if call is not None:
-                self.world = record.sending(self.world, call, self.now_s)
-                self.world = record.answered(self.world, call, self._dispatch(call), self.now_s)
+    def _lane(self, target: str) -> Lane:
+        if target not in self.lanes:
+            kind, _, id_ = target.partition("/")
+            made = NodeLane(self, target, NodeId(id_)) if kind == "node" else RouterLane(self, target, RouterId(id_))
+            self.lanes[target] = made
+        return self.lanes[target]
 
-    def _publish(self, call: PublishCall) -> PublishAnswer:
-        target, router = f"router/{call.router}", self.routers[call.router]
-        lost = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
-        if target in self.cut:
-            return lost
-        reply = None
-        if call.delta is not None:
-            reply = router.patch(TablePatch(token=call.token, **call.delta.model_dump()))
-        if reply is None or (isinstance(reply, ErrorReply) and reply.code == "base_differs"):
-            models, endpoints = self.world.table.models.values(), self.world.table.endpoints.values()
-            digest = self.world.table.digest
-            whole = RouterTable(token=call.token, digest=digest, models=tuple(models), endpoints=tuple(endpoints))
-            reply = router.put(whole)
-        if target in self.lose_replies:
-            return lost
-        if isinstance(reply, ErrorReply):
-            return PublishAnswer(outcome=CallOutcome(_outcome(reply)), held=reply.held, text=reply.message)
-        revision = self.world.table_revision
-        return PublishAnswer(
-            outcome=CallOutcome.ANSWERED, revision=revision, digest=reply.digest, draining=reply.draining
-        )
-
-    def _dispatch(self, call: DispatchCall) -> DispatchAnswer:
-        target, node = f"node/{call.node}", self.nodes[call.node]
-        lost = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
-        if target in self.cut:
-            return lost
-        reply = node.commands(_batch(call), self.now_s)
-        self.check()
-        if target in self.lose_replies:
-            return lost
-        if isinstance(reply, BatchReply):
-            refused = tuple(r for r in reply.results if isinstance(r, CommandResult) and r.outcome is Outcome.REFUSED)
-            return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, held=reply.token)
-        return DispatchAnswer(outcome=CallOutcome(_outcome(reply)), held=reply.held, owner=reply.owner)
+    def _work(self) -> None:
+        """Deliver what is due."""
+        for lane in (*self.lanes.values(), *self.late):
+            lane.work()
+        self.late = [lane for lane in self.late if lane.is_busy]
 
     def check(self) -> None:
         for promise in self.checks:
             promise(self)
-
-
-def _outcome(reply: ErrorReply) -> str:
-    return {"stale_token": "stale", "foreign_owner": "foreign"}.get(reply.code, "failed")
-
-
-def _batch(call: DispatchCall) -> CommandBatch:
-    starts = tuple(
-        Start(
-            replica=o.replica,
-            model=o.model,
-            fingerprint=o.fingerprint,
-            attempt=o.attempt,
-            launch=call.specs[o.spec],
-            claims=o.claims,
-            host_memory_mib=o.host_memory_mib,
-        )
-        for o in call.starts
-    )
-    return CommandBatch(token=call.token, node=call.node, commands=(*call.stops, *starts))

@@ -4,6 +4,7 @@ It keeps the promises of the wire (fencing, idempotent commands, no double booki
 has the faults of real nodes: slow starts, crashes, stops that take their time, restarts with another instance.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
 from llmgw import fencing
@@ -60,8 +61,18 @@ class SimNode:
     """Every start that was ever accepted, in order."""
     crash_starts: bool = False
     """Every engine exits while it loads."""
+    refuses: RefusalCode | None = None
+    """Every start is refused with this code."""
 
     # --- time ---
+
+    @property
+    def next_s(self) -> float:
+        """When an engine becomes ready or is gone by itself next."""
+        moments = (e.gone_at_s if e.state is EngineState.STOPPING else e.ready_at_s for e in self.engines.values())
+        waiting = (EngineState.STARTING, EngineState.STOPPING)
+        live = [m for m, e in zip(moments, self.engines.values(), strict=True) if e.state in waiting and m is not None]
+        return min(live, default=math.inf)
 
     def advance(self, now_s: float) -> None:
         """Let engines become ready, and stopping ones end with proof."""
@@ -103,6 +114,8 @@ class SimNode:
     def _start(self, start: Start, token: Token, now_s: float) -> CommandResult:
         if start.replica in self.engines:
             return CommandResult(subject=start.replica, outcome=Outcome.ALREADY)
+        if self.refuses is not None:
+            return _refused(start.replica, self.refuses)
         taken = {c.device for e in self.engines.values() for c in e.start.claims}
         wanted = {c.device for c in start.claims}
         if wanted & taken:
@@ -118,6 +131,7 @@ class SimNode:
         return CommandResult(subject=start.replica, outcome=Outcome.ACCEPTED)
 
     def _stop(self, stop: Stop, now_s: float) -> CommandResult:
+        """The process ends after a while. Its row goes with the proof, not before."""
         engine = self.engines.get(stop.replica)
         if engine is None or engine.state is EngineState.STOPPING:
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)

@@ -1,7 +1,17 @@
-"""What must hold in every simulated fleet at every moment. Each function raises AssertionError with what it saw."""
+"""What must hold in every simulated fleet at every moment, and what must be reached once faults stop. Each function
+raises AssertionError with what it saw."""
 
+from collections import Counter
+
+from llmgw.demand import desired, slack, why_moves
+from llmgw.draft import Draft
+from llmgw.fencing import Fence, compare
 from llmgw.ids import DeviceId, ReplicaId
+from llmgw.launches import fingerprints
+from llmgw.nodes import NodeState, survey
+from llmgw.stopping import UNACKNOWLEDGED_LIMIT_S, drain_limit_s
 from llmgw.wire import EngineState
+from llmgw.world import Assignment, SilenceLevel, StopCause
 from sim.fleet import SimFleet
 
 
@@ -26,30 +36,159 @@ def no_device_is_promised_twice(fleet: SimFleet) -> None:
     assert not twice, f"promised twice: {twice}"
 
 
-def nothing_handed_to_a_stop_is_published(fleet: SimFleet) -> None:
-    commanded = {r for r, a in fleet.world.assignments.items() if a.stop is not None and a.stop.commanded}
-    assert not commanded & set(fleet.world.table.endpoints), f"published while stopping: {commanded}"
+def only_ready_replicas_are_published(fleet: SimFleet) -> None:
+    """Every route leads to a replica that is not wished away and that its node, where it is heard, calls ready."""
+    seen = survey(fleet.world)
+    for replica in fleet.world.table.endpoints:
+        assignment = fleet.world.assignments.get(replica)
+        assert assignment is not None, f"{replica} is published and nobody decided it"
+        assert assignment.stop is None, f"{replica} is published and to be stopped"
+        view = seen.of(assignment.node)
+        if view is not None and view.state is NodeState.HEALTHY:
+            row = view.rows.get(replica)
+            assert row is not None, f"{replica} is published and {assignment.node} does not have it"
 
 
 def every_start_happens_once(fleet: SimFleet) -> None:
     for node in fleet.nodes.values():
-        assert len(node.starts) == len(set(node.starts)), f"started twice on {node.id}: {node.starts}"
+        twice = [replica for replica, n in Counter(node.starts).items() if n > 1]
+        assert not twice, f"started twice on {node.id}: {twice}"
 
 
-def nothing_stops_under_a_routers_pick(fleet: SimFleet) -> None:
-    """An engine that was told to stop is in no table that a heard router serves."""
-    for node in fleet.nodes.values():
-        stopping = {r for r, e in node.engines.items() if e.state is EngineState.STOPPING and e.exit_code is None}
+def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
+    """When a stop is commanded, no router that is heard picks the replica, and none has it in flight before the
+    limit."""
+    for replica, assignment in fleet.world.assignments.items():
+        stop = assignment.stop
+        if stop is None or not stop.commanded or replica in fleet.seen.commanded:
+            continue
+        fleet.seen.commanded.add(replica)
+        if stop.cause is StopCause.FAILED or _is_silent(fleet, f"node/{assignment.node}"):
+            continue
+        limit_s = drain_limit_s(fleet.world, assignment)
+        waited_s = fleet.now_s - stop.since_s
         for id_, router in fleet.routers.items():
-            if f"router/{id_}" not in fleet.cut:
-                still = stopping & set(router.table.endpoints)
-                assert not still, f"{id_} still picks {still}, which {node.id} was told to stop"
+            if _is_silent(fleet, f"router/{id_}") or waited_s >= limit_s + UNACKNOWLEDGED_LIMIT_S:
+                continue
+            assert replica not in router.table.endpoints, f"{replica} is told to stop while {id_} picks it"
+            busy = router.in_flight.get(replica, 0)
+            assert not busy or waited_s >= limit_s, f"{replica} is told to stop with {busy} in flight at {id_}"
+
+
+def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
+    """No engine lives that was proven gone, and none comes later."""
+    known = fleet.seen.assigned
+    known.update((replica, a.boot) for replica, a in fleet.world.assignments.items())
+    for id_, node in fleet.nodes.items():
+        ghosts = {r for r in node.engines if r in known and r not in fleet.world.assignments}
+        assert not ghosts, f"{ghosts} live on {id_} and were called gone"
+
+
+def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
+    """A replica that is withdrawn for a better one leaves enough behind: all that is wanted where its node is
+    emptied, all but a tenth or one where it is replaced."""
+    world, before = fleet.world, fleet.seen
+    wished = frozenset(r for r, a in world.assignments.items() if a.stop is not None)
+    for replica in sorted((wished - before.wished) & before.published):
+        assignment = world.assignments[replica]
+        model = None if world.catalog is None else world.catalog.model(assignment.model)
+        cause = None if assignment.stop is None else assignment.stop.cause
+        if model is None or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS):
+            continue
+        wanted = desired(world, model, fleet.now_s)
+        least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
+        left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
+        assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
+    before.wished, before.published = wished, frozenset(world.table.endpoints)
+
+
+def _is_silent(fleet: SimFleet, target: str) -> bool:
+    return target in fleet.cut or fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
+
+
+def whatever_is_not_done_has_a_reason(fleet: SimFleet) -> None:
+    """Every replica that is wanted and does not run, or is not even decided, says why."""
+    world = fleet.world
+    if world.catalog is None or world.ending:
+        return
+    views = survey(world)
+    alive: Counter[str] = Counter()
+    for assignment in world.assignments.values():
+        view = views.of(assignment.node)
+        alive[assignment.model] += assignment.stop is None
+        shown = view is None or view.state is not NodeState.HEALTHY or assignment.replica in view.rows
+        if assignment.stop is None and not shown and not views_hold(fleet):
+            assert f"replica/{assignment.replica}" in world.waiting, f"{assignment.replica} waits without a reason"
+    for model in world.catalog.models:
+        lacking = desired(world, model, fleet.now_s) - alive[model.name]
+        if lacking > 0 and f"model/{model.name}" not in world.waiting:
+            raise AssertionError(f"{model.name} lacks {lacking} without a reason")
+
+
+def views_hold(fleet: SimFleet) -> bool:
+    return "fleet" in fleet.world.waiting
 
 
 ALL = (
     no_device_is_used_twice,
     no_device_is_promised_twice,
-    nothing_handed_to_a_stop_is_published,
+    only_ready_replicas_are_published,
     every_start_happens_once,
-    nothing_stops_under_a_routers_pick,
+    nothing_stops_before_traffic_has_left,
+    what_is_called_gone_is_gone,
+    what_serves_is_not_given_up_by_choice,
 )
+"""At every moment."""
+
+AT_REST = (whatever_is_not_done_has_a_reason,)
+"""Whenever nothing is left to do before something happens."""
+
+
+# --- once faults have stopped ---
+
+
+def all_is_well(fleet: SimFleet) -> None:
+    """What is wanted runs, as the catalog has it, is published at every router, and nothing else is left."""
+    _the_right_replicas_run(fleet)
+    _routers_hold_the_table(fleet)
+    _nodes_run_nothing_else(fleet)
+    left = {node: items for node, items in fleet.world.outbox.items() if items}
+    assert not left, f"still to be told: {left}"
+
+
+def _the_right_replicas_run(fleet: SimFleet) -> None:
+    world = fleet.world
+    assert world.catalog is not None, "a fleet with a catalog"
+    draft = Draft.over(world, fleet.now_s, survey(world), "")
+    current = fingerprints(world.catalog).of
+    for model in world.catalog.models:
+        mine = [a for a in world.assignments.values() if a.model == model.name]
+        wanted = desired(world, model, fleet.now_s)
+        why = world.waiting.get(f"model/{model.name}")
+        assert len(mine) == wanted, f"{model.name} has {_ids(mine)}, wants {wanted}: {why and why.text}"
+        unpublished = [a for a in mine if a.replica not in world.table.endpoints]
+        assert not unpublished, f"{_ids(unpublished)} is not published"
+        for assignment in mine:
+            why_not = why_moves(draft, assignment, current[model.name])
+            assert why_not is None, f"{assignment.replica} should not be there: {why_not}"
+    strangers = [a for a in world.assignments.values() if world.catalog.model(a.model) is None]
+    assert not strangers, f"{_ids(strangers)} is left of models that left"
+
+
+def _ids(assignments: list[Assignment]) -> str:
+    return ", ".join(f"{a.replica} ({'stopping' if a.stop else 'kept'})" for a in assignments) or "none"
+
+
+def _routers_hold_the_table(fleet: SimFleet) -> None:
+    for id_, router in fleet.routers.items():
+        assert router.table.digest == fleet.world.table.digest, f"{id_} holds another table"
+
+
+def _nodes_run_nothing_else(fleet: SimFleet) -> None:
+    for id_, node in fleet.nodes.items():
+        for replica, engine in node.engines.items():
+            assert replica in fleet.world.assignments, f"{replica} is left over on {id_}"
+            assert engine.state is EngineState.READY, f"{replica} is {engine.state} on {id_}"
+        if node.token is not None:
+            fence = compare(node.token, fleet.now_token)
+            assert fence in (Fence.SAME, Fence.STALE), f"{id_} holds a token that was never given"

@@ -1,0 +1,199 @@
+"""What can go wrong, and what people do meanwhile: a table of happenings, and stories of them made from a seed.
+
+A happening is a plain value, so that a failing story can be told again without some of them.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmgw.ids import NodeId, RouterId
+from llmgw.wire import RefusalCode
+from llmgw.world import InputKind
+from sim.fleet import SimFleet
+
+TROUBLE_S = 240.0
+"""How long things go wrong; then everything is mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    at_s: float
+    what: str
+    whom: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.1f} {self.what} {self.whom} {self.number or ''}".rstrip()
+
+
+def _cut(fleet: SimFleet, h: Happening) -> None:
+    fleet.cut.add(h.whom)
+
+
+def _heal(fleet: SimFleet, h: Happening) -> None:
+    fleet.cut.discard(h.whom)
+
+
+def _lose_replies(fleet: SimFleet, h: Happening) -> None:
+    fleet.lose_replies.add(h.whom)
+
+
+def _keep_replies(fleet: SimFleet, h: Happening) -> None:
+    fleet.lose_replies.discard(h.whom)
+
+
+def _crash(fleet: SimFleet, h: Happening) -> None:
+    node = fleet.nodes[NodeId(h.whom)]
+    if node.engines:
+        node.crash(sorted(node.engines)[h.number % len(node.engines)])
+
+
+def _restart_agent(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].restart_agent()
+
+
+def _reboot(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].reboot()
+
+
+def _refuse(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].refuses = RefusalCode.NO_PORT
+
+
+def _accept(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].refuses = None
+
+
+def _break_starts(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].crash_starts = True
+
+
+def _mend_starts(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].crash_starts = False
+
+
+def _restart_router(fleet: SimFleet, h: Happening) -> None:
+    fleet.routers[RouterId(h.whom)].restart()
+
+
+def _wipe_router(fleet: SimFleet, h: Happening) -> None:
+    fleet.routers[RouterId(h.whom)].lose_memory()
+
+
+def _request(fleet: SimFleet, h: Happening) -> None:
+    router = fleet.routers[RouterId(h.whom)]
+    if router.table.endpoints:
+        router.begin(sorted(router.table.endpoints)[h.number % len(router.table.endpoints)])
+
+
+def _requests_end(fleet: SimFleet, h: Happening) -> None:
+    router = fleet.routers[RouterId(h.whom)]
+    for replica in [r for r, n in router.in_flight.items() for _ in range(n)]:
+        router.end(replica)
+
+
+def _carry_over(fleet: SimFleet, _h: Happening) -> None:
+    fleet.carry_over()
+
+
+def _catalog(fleet: SimFleet, h: Happening) -> None:
+    fleet.catalog(catalog(fleet, h.number))
+
+
+def _order(name: str, **more: object) -> Callable[[SimFleet, Happening], None]:
+    def given(fleet: SimFleet, h: Happening) -> None:
+        key = {"drain": "node", "cordon": "node", "uncordon": "node", "restart": "target"}.get(name, "model")
+        fields = {key: h.whom, **more, **({"replicas": h.number} if name == "scale" else {})}
+        fleet.send(InputKind.ORDER, name, fields)
+
+    return given
+
+
+WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
+    "cut": _cut,
+    "heal": _heal,
+    "lose replies": _lose_replies,
+    "keep replies": _keep_replies,
+    "crash": _crash,
+    "restart agent": _restart_agent,
+    "reboot": _reboot,
+    "refuse": _refuse,
+    "accept": _accept,
+    "break starts": _break_starts,
+    "mend starts": _mend_starts,
+    "restart router": _restart_router,
+    "wipe router": _wipe_router,
+    "request": _request,
+    "requests end": _requests_end,
+    "carry over": _carry_over,
+    "catalog": _catalog,
+    "drain": _order("drain"),
+    "cordon": _order("cordon"),
+    "uncordon": _order("uncordon"),
+    "scale": _order("scale"),
+    "restart": _order("restart"),
+}
+
+PAIRS = {
+    "cut": "heal",
+    "lose replies": "keep replies",
+    "refuse": "accept",
+    "break starts": "mend starts",
+    "request": "requests end",
+    "drain": "uncordon",
+    "cordon": "uncordon",
+}
+"""What mends what; it comes some time later, at the latest when the trouble ends."""
+
+
+def catalog(fleet: SimFleet, variant: int) -> dict[str, object]:
+    """One of several catalogs of the fleet; together their models need about half of its devices."""
+    big = {"name": "p", "engine": "stub", "args": [f"v{variant % 3}"], "accelerators": [{"count": 2, "kind": "h100"}]}
+    small = {"name": "p", "engine": "stub", "args": [f"v{variant // 3 % 2}"], "accelerators": [{"count": 1}]}
+    cpu = {"name": "p", "engine": "stub", "args": ["cpu"]}
+    models: list[dict[str, object]] = [
+        {"name": "big", "priority": 5, "replicas": {"min": 1, "max": 2}, "profiles": [big]},
+        {"name": "small", "replicas": {"min": 2, "max": 4}, "profiles": [small]},
+        {"name": "cpu", "replicas": 1, "profiles": [cpu]},
+    ]
+    models[variant % 2]["aliases"] = ["chat"]
+    if variant % 5 == 4:
+        del models[1]
+    return {
+        "nodes": [{"id": id_, "url": f"http://{id_}:1"} for id_ in fleet.nodes],
+        "routers": [{"id": id_, "url": f"http://{id_}:1"} for id_ in fleet.routers],
+        "models": models,
+        "policy": {"drain_limit_s": 20.0, "removal_grace_s": 10.0},
+        "allow_removals": True,
+    }
+
+
+def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str], number: int) -> list[Happening]:
+    """A story: `number` things that happen, each mended again where it has to be, in order of time."""
+    found: list[Happening] = []
+    targets = {
+        "node": [f"node/{n}" for n in nodes],
+        "any": [*(f"node/{n}" for n in nodes), *(f"router/{r}" for r in routers)],
+    }
+    whom: Mapping[str, Sequence[str]] = {
+        "cut": targets["any"],
+        "lose replies": targets["any"],
+        "restart router": routers,
+        "wipe router": routers,
+        "request": routers,
+        "carry over": [""],
+        "catalog": [""],
+        "scale": ["big", "small"],
+        "restart": ["big", "small", "cpu"],
+    }
+    starters = [what for what in WHAT if what not in PAIRS.values()]
+    for _ in range(number):
+        what = rng.choice(starters)
+        target, at_s = rng.choice(whom.get(what, nodes)), round(rng.uniform(5.0, TROUBLE_S * 0.8), 1)
+        most = {"scale": 2, "catalog": 30}.get(what, 6)
+        found.append(Happening(at_s, what, target, rng.randint(1, most)))
+        if what in PAIRS:
+            until_s = min(at_s + rng.choice((1.0, 5.0, 20.0, 90.0)), TROUBLE_S)
+            found.append(Happening(until_s, PAIRS[what], target))
+    return sorted(found, key=lambda h: (h.at_s, h.what, h.whom))

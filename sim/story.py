@@ -1,0 +1,86 @@
+"""Telling a story to a simulated fleet: happenings at their times, then a calm in which all must become well.
+
+`shortest` finds, for a story that ends badly, one with fewer happenings that does as well.
+"""
+
+import random
+from collections.abc import Sequence
+
+from llmgw.world import World
+from sim import faults, promises
+from sim.faults import Happening
+from sim.fleet import SimFleet
+from sim.node import SimNode, devices
+from sim.router import SimRouter
+
+NODES = ("a", "b", "c", "d", "e")
+ROUTERS = ("r1", "r2")
+DEVICES = 2
+CALM_S = 700.0
+"""Longer than the longest back-off and every limit of a catalog of the stories together."""
+
+
+def fleet(seed: int) -> SimFleet:
+    """A fresh fleet whose network is as good or bad as the seed says."""
+    rng = random.Random(seed)  # noqa: S311 - a story, not a secret
+    slow = rng.choice((0.0, 0.05, 0.5, 0.8))
+
+    def delay() -> float:
+        if slow == 0.0:
+            return 0.0
+        return rng.choice((2.0, 5.0, 12.0)) if rng.random() < slow / 3 else rng.uniform(0.0, slow)
+
+    world = World(fleet="f", installation="i", epoch=5, seq=0, settling_since_s=1_000.0)
+    nodes = {n: SimNode(n, devices(n, DEVICES)) for n in NODES}  # type: ignore[type-var]
+    routers = {r: SimRouter(r) for r in ROUTERS}  # type: ignore[type-var]
+    return SimFleet(nodes, routers, world, delay=delay, checks=list(promises.ALL))  # type: ignore[arg-type]
+
+
+def story(seed: int) -> list[Happening]:
+    rng = random.Random(-seed - 1)  # noqa: S311 - a story, not a secret
+    return faults.happenings(rng, NODES, ROUTERS, rng.randint(5, 45))
+
+
+def tell(seed: int, happenings: Sequence[Happening]) -> SimFleet:
+    """Play the story. AssertionError with the fleet's own account when a promise is broken."""
+    made = fleet(seed)
+    start_s = made.now_s
+    try:
+        made.catalog(faults.catalog(made, 0))
+        for happening in happenings:
+            made.run(max(0.0, start_s + happening.at_s - made.now_s))
+            made.story.append(f"{made.now_s:.1f} *** {happening}")
+            faults.WHAT[happening.what](made, happening)
+            made.settle()
+            _at_rest(made)
+        made.run(max(0.0, start_s + faults.TROUBLE_S - made.now_s))
+        made.story.append(f"{made.now_s:.1f} *** calm")
+        made.run(CALM_S)
+        _at_rest(made)
+        promises.all_is_well(made)
+    except AssertionError as error:
+        raise AssertionError(f"at {made.now_s:.1f}: {error}\n" + "\n".join(made.story)) from error
+    return made
+
+
+def _at_rest(made: SimFleet) -> None:
+    for promise in promises.AT_REST:
+        promise(made)
+
+
+def shortest(seed: int, happenings: Sequence[Happening]) -> tuple[list[Happening], str]:
+    """The story without whatever it can do without, and how it ends."""
+    left, end = list(happenings), _end(seed, happenings)
+    for happening in list(happenings):
+        fewer = [h for h in left if h is not happening]
+        if fewer_end := _end(seed, fewer):
+            left, end = fewer, fewer_end
+    return left, end
+
+
+def _end(seed: int, happenings: Sequence[Happening]) -> str:
+    try:
+        tell(seed, happenings)
+    except AssertionError as error:
+        return str(error)
+    return ""
