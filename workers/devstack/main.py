@@ -94,9 +94,11 @@ async def _come_up_and_follow(stack: Stack, show: Show) -> None:
     example.write_catalog(layout.next_catalog, example.second_catalog(layout, llama))
     if is_example := await stack.apply_example():
         example.write_catalog(layout.catalog, example.first_catalog(layout, llama))
+    if strangers := await stack.unobserved():
+        show.say(f"the catalog in force does not have {', '.join(strangers)}: apply one that does")
     await _until_models_ready(stack, show)
     show.settle()
-    print(guide(layout, stack.programs, stack.supervisor.pid(WORKER), is_example), flush=True)
+    show.page(guide(layout, stack.programs, stack.supervisor.pid(WORKER), is_example))
     while True:
         await asyncio.sleep(FOLLOW_S)
         with suppress(RPCError, WorkflowQueryFailedError):  # a worker or Temporal is away: it comes again
@@ -127,7 +129,7 @@ def _on_signals(stop: asyncio.Event, hurry: Sequence[Callable[[], None]]) -> Non
                 act()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, heard)
 
 
@@ -143,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     code = main()
     # The Temporal client may abort while Python takes itself apart (sdk-python#300): leave before that.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
