@@ -13,8 +13,9 @@ from pathlib import Path
 
 import aiohttp
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.client import Client, RPCError, WorkflowQueryFailedError
+from temporalio.client import Client, RPCError
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import TemporalError
 
 from llmgw.plan import Judgement, Verdict
 from llmgw.views import ModelRow, ReplicaRow, Status
@@ -110,7 +111,7 @@ class Stack:
     async def _fleet_answers(self) -> bool:
         try:
             await self.status()
-        except (RPCError, WorkflowQueryFailedError):
+        except TemporalError:
             return False
         return True
 

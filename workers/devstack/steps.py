@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
-from temporalio.client import RPCError, WorkflowQueryFailedError
+from temporalio.exceptions import TemporalError
 
 from llmgw.ids import ReplicaId
 from llmgw.plan import Judgement
@@ -281,7 +281,7 @@ async def worker_killed(scene: Scene) -> str:
 
 
 async def _acts(scene: Scene, old: str) -> str:
-    with suppress(RPCError, WorkflowQueryFailedError):
+    with suppress(TemporalError):
         acting = (await scene.stack.status()).acting
         return "" if acting != old else f"{acting} acts"
     return "no worker answers"
