@@ -30,6 +30,7 @@ LOOK_S = 0.05
 LEAVING = "leaving"
 TOKENS, TOKEN_DELAY_S = 100, 0.05
 """The open stream lasts 5 s, many times what withdrawing takes."""
+MAX_SHOWN_CHARS = 80
 POLICY = {"removal_grace_s": 1.0}
 
 
@@ -148,6 +149,10 @@ def _is_own(scene: Scene, model: str, text: str) -> bool:
     return text.startswith(MODELS[name].text)
 
 
+def _short(text: str) -> str:
+    return repr(text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…")
+
+
 # --- the steps -----------------------------------------------------------------------------------------------------
 
 
@@ -170,13 +175,13 @@ async def first_catalog(scene: Scene) -> str:
 
 async def by_name(scene: Scene) -> str:
     await _answers(scene, FIRST)
-    return f"{FIRST} answers {(await scene.ask(FIRST)).text!r}"
+    return f"{FIRST} answers {_short((await scene.ask(FIRST)).text)}"
 
 
 async def by_alias(scene: Scene) -> str:
     answer = await scene.ask(ALIAS)
     prove(answer.status == 200 and _is_own(scene, ALIAS, answer.text), answer)
-    return f"{ALIAS} answers {answer.text!r}"
+    return f"{ALIAS} answers {_short(answer.text)}"
 
 
 async def streams(scene: Scene) -> str:
@@ -241,7 +246,7 @@ async def _still_there(scene: Scene, engine: ReplicaReport) -> str:
 
 async def new_model(scene: Scene) -> str:
     took = await _answers(scene, SECOND)
-    return f"{SECOND} answers after {took} ms more: {(await scene.ask(SECOND)).text!r}"
+    return f"{SECOND} answers after {took} ms more: {_short((await scene.ask(SECOND)).text)}"
 
 
 async def broken_catalog(scene: Scene) -> str:
