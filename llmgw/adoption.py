@@ -1,14 +1,15 @@
 """Engines of ours that no assignment claims.
 
 Decided away by us (their token lies within our memory): stopped after a grace. Unknown to our memory: adopted where
-the catalog still describes them and their devices are free in our books, else shown. Others' are never touched.
+the catalog still describes and wants them and their devices are free in our books, else shown. Others' are never
+touched.
 """
 
 from llmgw.catalog import Catalog, Model, Profile
+from llmgw.demand import desired
 from llmgw.draft import Draft
-from llmgw.fingerprint import fingerprint
 from llmgw.ids import DeviceId
-from llmgw.launches import launch_of
+from llmgw.launches import fingerprints, launch_of
 from llmgw.nodes import NodeView
 from llmgw.wire import EngineState, ReplicaReport
 from llmgw.world import Assignment, Part
@@ -26,11 +27,12 @@ def adopt(draft: Draft) -> None:
         for replica, row in sorted(view.rows.items()):
             if replica in draft.assignments:
                 continue
-            if _is_forgotten(draft, row) and _adopt(draft, view, row, claimed):
+            forgotten = _is_forgotten(draft, row)
+            if forgotten and _adopt(draft, view, row, claimed):
                 continue
             found.add(replica)
             if replica not in draft.unclaimed:
-                draft.unclaimed[replica] = draft.now_s
+                draft.unclaimed[replica] = -draft.now_s if forgotten else draft.now_s
                 draft.event(f"replica/{replica}", f"runs on {view.node.id} and no assignment claims it")
     heard = all(view.judges for view in draft.survey.nodes.values())
     for replica in sorted(set(draft.unclaimed) - found):
@@ -41,30 +43,36 @@ def adopt(draft: Draft) -> None:
 def is_to_stop(draft: Draft, row: ReplicaReport) -> bool:
     """An unclaimed engine that we decided away, whose grace is over."""
     since_s = draft.unclaimed.get(row.replica)
-    if since_s is None or _is_forgotten(draft, row):
+    if since_s is None or since_s < 0:
         return False
     if draft.now_s < since_s + GRACE_S:
-        draft.wake(since_s + GRACE_S)
+        text = f"no assignment claims it: it is stopped {GRACE_S:g} s after it was seen"
+        draft.wait(f"replica/{row.replica}", "unclaimed", text, since_s + GRACE_S)
         return False
     return row.state is not EngineState.STOPPING
 
 
 def _is_forgotten(draft: Draft, row: ReplicaReport) -> bool:
-    """Its start is not within our memory: another epoch, or a sequence number we have not reached."""
+    """Its start is not within our memory: another epoch, or a sequence number we had not reached when it was seen."""
+    if (since_s := draft.unclaimed.get(row.replica)) is not None:
+        return since_s < 0
     return row.mark.epoch != draft.world.epoch or row.mark.seq > draft.world.seq
 
 
 def _adopt(draft: Draft, view: NodeView, row: ReplicaReport, claimed: set[DeviceId]) -> bool:
     described = _described(draft.world.catalog, row)
     devices = {claim.device for claim in row.claims}
-    if described is None or devices & claimed or row.state in (EngineState.FAILED, EngineState.STOPPING):
-        draft.wait(f"replica/{row.replica}", "unclaimed", _why(draft, view, row))
+    if described is None or (why := _why_not(draft, row, described, devices & claimed)):
+        why = why if described is not None else _undescribed(draft, row)
+        draft.wait(f"replica/{row.replica}", "unclaimed", f"{row.model} on {view.node.id}, not in our memory: {why}")
         return False
     catalog, model, profile = described
     kinds = {d.id: d for d in view.seen.inventory.devices} if view.seen else {}
     vendor = next((kinds[d].vendor for d in sorted(devices) if d in kinds), None)
     spec_id, spec = launch_of(catalog, model, profile, vendor)
     if spec is None:
+        text = f"{row.model} on {view.node.id}, not in our memory: its engine cannot name devices of {vendor}"
+        draft.wait(f"replica/{row.replica}", "unclaimed", text)
         return False
     draft.specs[spec_id] = spec
     claimed |= devices
@@ -92,15 +100,22 @@ def _described(catalog: Catalog | None, row: ReplicaReport) -> tuple[Catalog, Mo
     model = None if catalog is None else catalog.model(row.model)
     if catalog is None or model is None:
         return None
-    for profile in model.profiles:
-        if fingerprint(model, profile, catalog) == row.fingerprint:
-            return catalog, model, profile
-    return None
+    index = fingerprints(catalog).of[model.name].get(row.fingerprint)
+    return None if index is None else (catalog, model, model.profiles[index])
 
 
-def _why(draft: Draft, view: NodeView, row: ReplicaReport) -> str:
-    if draft.world.catalog is None or draft.world.catalog.model(row.model) is None:
-        return f"{row.model} runs on {view.node.id}, started before our memory, and the catalog does not name it"
-    if _described(draft.world.catalog, row) is None:
-        return f"{row.model} runs on {view.node.id}, started before our memory, in a way the catalog does not describe"
-    return f"{row.model} runs on {view.node.id}, started before our memory, on devices that are in use in our books"
+def _undescribed(draft: Draft, row: ReplicaReport) -> str:
+    if row.model not in draft.models:
+        return "the catalog does not name it"
+    return "the catalog does not describe it as it runs"
+
+
+def _why_not(draft: Draft, row: ReplicaReport, described: tuple[Catalog, Model, Profile], taken: set[DeviceId]) -> str:
+    """Why an engine that the catalog describes is not adopted; empty when it is."""
+    if row.state in (EngineState.FAILED, EngineState.STOPPING):
+        return f"it is {row.state}"
+    if taken:
+        return "its devices are in use in our books"
+    wanted = desired(draft.world, described[1], draft.now_s)
+    have = sum(1 for a in draft.assignments.values() if a.model == row.model and a.stop is None)
+    return "" if have < wanted else f"{wanted} replicas are enough"

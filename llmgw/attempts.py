@@ -2,13 +2,14 @@
 
 The first failure of a replica that was ready restarts at once; then 10 s times two to the power of the failures in a
 row, at most 300 s. After `max_attempts` in a row a profile is given up until its fingerprint changes or an operator
-restarts or wakes the model.
+restarts or wakes the model, unless it serves elsewhere. Failures of what the catalog no longer describes do not count.
 """
 
 from collections.abc import Sequence
 
 from llmgw.catalog import Model
 from llmgw.ids import Fingerprint, ModelName
+from llmgw.launches import fingerprints
 from llmgw.world import Assignment, Failure, World
 
 FIRST_DELAY_S = 10.0
@@ -19,9 +20,10 @@ KEPT = 50
 
 
 def counted(world: World, model: Model, known: Sequence[Failure]) -> tuple[Failure, ...]:
-    """Failures that still count: after the last restart or wake of the model."""
+    """Failures that still count: of the model as it is now, after its last restart or wake."""
     since_s = max(world.wishes.restarts.get(model.name, 0.0), world.wishes.wakes.get(model.name, 0.0))
-    return tuple(f for f in known if f.at_s > since_s)
+    current = {} if world.catalog is None else fingerprints(world.catalog).of.get(model.name, {})
+    return tuple(f for f in known if f.at_s > since_s and f.fingerprint in current)
 
 
 def due_s(failure: Failure) -> float:
@@ -51,10 +53,12 @@ def with_failure(known: Sequence[Failure], failure: Failure) -> tuple[Failure, .
 
 
 def pruned(world: World, model: ModelName, known: Sequence[Failure], now_s: float) -> tuple[Failure, ...]:
-    """Without what is long past; a failure by which a profile is given up stays."""
-    catalog_model = None if world.catalog is None else world.catalog.model(model)
-    if catalog_model is None or world.catalog is None:
+    """Without what is long past or of a former version; a failure by which a profile is given up stays."""
+    if world.catalog is None:
+        return tuple(known)
+    catalog_model = world.catalog.model(model)
+    if catalog_model is None:
         return ()
     calm_s = CALM_S + max(p.start_limit_s for p in catalog_model.profiles)
-    last = world.catalog.policy.max_attempts
-    return tuple(f for f in known if f.attempt >= last or now_s - f.at_s <= calm_s)
+    last, current = world.catalog.policy.max_attempts, fingerprints(world.catalog).of[model]
+    return tuple(f for f in known if f.fingerprint in current and (f.attempt >= last or now_s - f.at_s <= calm_s))

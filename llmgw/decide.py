@@ -4,7 +4,7 @@ Steps in order; each reads the world and what the pass has decided so far. `merg
 world in which nothing is left to decide until something happens or `wake_at_s` comes.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from llmgw import (
     adoption,
@@ -17,15 +17,14 @@ from llmgw import (
     outbox,
     pushing,
     stopping,
-    table,
     waits,
 )
 from llmgw.draft import Draft
-from llmgw.ids import NodeId
+from llmgw.ids import NodeId, RouterId
 from llmgw.judging import Judged, judge
 from llmgw.nodes import Survey, survey
 from llmgw.plan import Plan
-from llmgw.table import Table
+from llmgw.table import TableChange
 from llmgw.world import Wishes, World
 
 
@@ -38,22 +37,28 @@ def decide(world: World, now_s: float) -> Plan:
     evidence.weigh(draft)
     adoption.adopt(draft)
     filling.fill(draft)
-    new_table = endpoints.table_of(draft)
-    change = table.difference(world.table, new_table)
-    revision = world.table_revision + bool(change)
-    stopping.command(draft, frozenset(new_table.endpoints), revision)
+    routes = endpoints.routes(draft)
+    revision = world.table_revision + bool(routes.change)
+    stopping.command(draft, routes.published, revision)
     stopping.abandon_lost(draft)
     kicked = outbox.write(draft)
     pushed = pushing.due(draft, revision)
     waits.tell(draft)
-    return _plan(world, judged, draft, new_table, kicked, pushed)
+    ended = after.ending and not draft.assignments and pushing.all_told(draft, revision)
+    return _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
 
 
-def _plan(
-    world: World, judged: Judged, draft: Draft, new_table: Table, kicked: tuple[NodeId, ...], pushed: tuple[str, ...]
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """What is set going, or that nothing ever will be again."""
+
+    kick: tuple[NodeId, ...]
+    push: tuple[RouterId, ...]
+    ended: bool
+
+
+def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes: _Lanes) -> Plan:
     after = draft.world
-    change = table.difference(world.table, new_table)
     used = {a.spec for a in draft.assignments.values()}
     wishes = _tidied(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
@@ -73,19 +78,19 @@ def _plan(
         forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
         unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
         outbox={k: v or () for k, v in difference.with_removed(world.outbox, draft.outbox).items()},
-        kick=kicked,
+        kick=lanes.kick,
         put_models=change.put_models,
         drop_models=change.drop_models,
         put_endpoints=change.put_endpoints,
         drop_endpoints=change.drop_endpoints,
-        push=pushed,
+        push=lanes.push,
         forget_routers=tuple(sorted(k for k in world.routers if k not in routers)),
         waiting=difference.with_removed(world.waiting, draft.waits),
         events=tuple(draft.events),
         settled=settled,
         jump_to_seq=_jump(after, draft.survey),
         new_epoch=_new_epoch(after),
-        ended=after.ending and not draft.assignments,
+        ended=lanes.ended,
         wake_at_s=draft.wake_at_s(),
         targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
         more=judged.more or draft.more,

@@ -4,12 +4,13 @@ Moves start first where there is a place and stop first where there is none, at 
 What serves now is stopped only when what replaces it is ready.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmgw.catalog import Model
 from llmgw.draft import Draft
-from llmgw.ids import Fingerprint
+from llmgw.ids import Fingerprint, ReplicaId
 from llmgw.launches import fingerprints
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
@@ -24,8 +25,10 @@ class Demand:
     urgent: int
     surge: int
     movers: tuple[Assignment, ...]
-    """Replicas that run and are to be replaced, the next to give way first."""
+    """Replicas that serve and are to be replaced, the next to give way first."""
     desired: int
+    serving: int
+    """Replicas that serve and stay."""
 
     @property
     def to_place(self) -> int:
@@ -33,73 +36,85 @@ class Demand:
 
 
 def desired(world: World, model: Model, now_s: float) -> int:
-    """How many replicas of the model are wanted now."""
+    """How many replicas of the model are wanted now: never outside its bounds."""
     count = model.replicas.min
     scale = world.wishes.scales.get(model.name)
     if scale is not None and (scale.until_s is None or now_s < scale.until_s):
         count = scale.replicas
     if model.name in world.wishes.wakes:
         count = max(count, 1)
-    return count
+    return min(max(count, model.replicas.min), model.replicas.max)
 
 
 def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     """Wish, keep and take back for one model; what it lacks comes back. `alive`: not yet commanded to stop."""
-    world, wanted = draft.world, desired(draft.world, model, draft.now_s)
-    scale = world.wishes.scales.get(model.name)
+    wanted = desired(draft.world, model, draft.now_s)
+    scale = draft.world.wishes.scales.get(model.name)
     if scale is not None and scale.until_s is not None:
         draft.wake(scale.until_s)
-    current = {} if world.catalog is None else fingerprints(world.catalog).of[model.name]
-    good = [a for a in alive if _why_moves(draft, a, current) is None]
-    overdue = [a for a in alive if _is_overdue(draft, a)]
-    for assignment in overdue:
-        draft.want_stop(assignment, StopCause.DRAINED, f"the time to drain {assignment.node} is over")
-    movers = [a for a in alive if a not in good and a not in overdue and not _is_lost(draft, a)]
-    good.sort(key=lambda a: _keep_rank(draft, a, current))
-    keep, surplus = good[:wanted], good[wanted:]
-    for assignment in keep:
-        draft.take_back(assignment)
-    for assignment in surplus:
-        draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}")
-    serving = [a for a in movers if is_serving(draft, a)]
-    ready = sum(1 for a in keep if is_serving(draft, a))
-    cover = max(0, wanted - ready)
-    movers.sort(key=lambda a: (not is_serving(draft, a), a.replica))
-    for assignment in movers[min(cover, len(serving)) :]:
-        cause, text = _why_moves(draft, assignment, current) or (StopCause.CHANGED, "")
-        draft.want_stop(assignment, cause, text)
-    still_serving = movers[: min(cover, len(serving))]
-    for assignment in still_serving:
-        draft.take_back(assignment)
+    current = _current(draft, model)
+    reasons = {a.replica: why_moves(draft, a, current) for a in alive}
+    keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
+    serving = sum(1 for a in keep if is_serving(draft, a))
+    movers = sorted(
+        (a for a in alive if reasons[a.replica] is not None and not _is_lost(draft, a)), key=_gives_way_last
+    )
+    stay = _moves(draft, movers, reasons, max(0, wanted - serving))
     missing = max(0, wanted - len(keep))
-    urgent = max(0, missing - len(still_serving))
-    surge = max(0, slack(wanted) - (len(keep) - ready)) if still_serving else 0
-    return Demand(model, missing, urgent, surge, tuple(reversed(still_serving)), wanted)
+    urgent = max(0, missing - len(stay))
+    surge = max(0, slack(wanted) + _drained(reasons, stay) - (len(keep) - serving)) if stay else 0
+    return Demand(model, missing, urgent, surge, tuple(reversed(stay)), wanted, serving)
 
 
-def slack(wanted: int) -> int:
-    """How many replicas may be down, or too many, by choice."""
-    return max(1, wanted // 10)
+def _current(draft: Draft, model: Model) -> Mapping[Fingerprint, int]:
+    return {} if draft.world.catalog is None else fingerprints(draft.world.catalog).of[model.name]
 
 
-def stop_first(draft: Draft, demand: Demand) -> None:
-    """No place to start first: let one replica give way, as far as the budget allows."""
-    if draft.world.catalog is None:
-        return
-    current = fingerprints(draft.world.catalog).of[demand.model.name]
-    mine = [a for a in draft.sorted_assignments() if a.model == demand.model.name]
-    down = demand.desired - sum(1 for a in mine if is_serving(draft, a) and a.stop is None)
-    for assignment in demand.movers:
-        why = _why_moves(draft, assignment, current)
-        # A drain waits for a place elsewhere, until its deadline.
-        if why is None or why[0] is StopCause.DRAINED or down >= slack(demand.desired):
-            continue
-        draft.want_stop(assignment, why[0], f"{why[1]}; there is no room to start the new one first")
-        return
+def _keep(
+    draft: Draft, model: Model, good: list[Assignment], wanted: int, current: Mapping[Fingerprint, int]
+) -> list[Assignment]:
+    """The best of what may stay; the others are surplus."""
+    crowd = Counter(a.node for a in good)
+    good.sort(key=lambda a: (*_keep_rank(draft, a, current), crowd[a.node], len(a.replica), a.replica))
+    for assignment in good[:wanted]:
+        draft.take_back(assignment)
+    for assignment in good[wanted:]:
+        draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}")
+    return good[:wanted]
+
+
+def _keep_rank(
+    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]
+) -> tuple[bool, bool, bool, int]:
+    """The first are kept: ready, not wished away, begun, on a better profile."""
+    view = draft.survey.of(assignment.node)
+    begun = view is not None and assignment.replica in view.rows
+    return not is_serving(draft, assignment), assignment.stop is not None, not begun, current[assignment.fingerprint]
+
+
+def _gives_way_last(assignment: Assignment) -> tuple[bool, int, str]:
+    """Those already wished away go first, so that a wish that was begun is carried through."""
+    return assignment.stop is not None, len(assignment.replica), assignment.replica
+
+
+Reason = tuple[StopCause, str]
+
+
+def _moves(
+    draft: Draft, movers: Sequence[Assignment], reasons: Mapping[ReplicaId, Reason | None], cover: int
+) -> list[Assignment]:
+    """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back."""
+    serving = [a for a in movers if is_serving(draft, a) and not _is_overdue(draft, a)]
+    stay = serving[:cover]
+    for assignment in movers:
+        reason = reasons[assignment.replica]
+        if assignment not in stay and reason is not None:
+            draft.want_stop(assignment, *reason)
+    return stay
 
 
 def _is_overdue(draft: Draft, assignment: Assignment) -> bool:
-    """On a drained node whose deadline is over: it stops with or without a place elsewhere, whatever serves then."""
+    """A drain waits for places elsewhere, until its deadline."""
     view = draft.survey.of(assignment.node)
     deadline_s = view.drain.deadline_s if view is not None and view.drain is not None else None
     if deadline_s is None:
@@ -108,23 +123,55 @@ def _is_overdue(draft: Draft, assignment: Assignment) -> bool:
     return draft.now_s >= deadline_s
 
 
-def drop_lost(draft: Draft, model: Model) -> None:
+def _drained(reasons: Mapping[ReplicaId, Reason | None], stay: Sequence[Assignment]) -> int:
+    """An emptied node's replicas move all at once; what is only newer goes step by step."""
+    found = (reasons[a.replica] for a in stay)
+    return sum(1 for reason in found if reason is not None and reason[0] is StopCause.DRAINED)
+
+
+def slack(wanted: int) -> int:
+    """How many replicas may be down, or too many, by choice."""
+    return max(1, wanted // 10)
+
+
+def give_way(draft: Draft, demand: Demand, helps: Callable[[Assignment], bool]) -> None:
+    """No place to start first: replicas give way as far as the budget allows, if their place `helps`. Wishes that were
+    begun count; what is wished beyond the budget is taken back."""
+    current, budget = _current(draft, demand.model), slack(demand.desired) - demand.desired
+    budget += demand.serving + len(demand.movers)
+    for assignment in demand.movers:
+        reason = why_moves(draft, assignment, current)
+        yields = reason is not None and reason[0] is not StopCause.DRAINED and budget > 0 and helps(assignment)
+        if reason is not None and yields:
+            budget -= 1
+            draft.want_stop(assignment, reason[0], f"{reason[1]}; there is no room to start the new one first")
+        else:
+            draft.take_back(assignment)
+
+
+def stay(draft: Draft, demand: Demand) -> None:
+    """What serves and is to be replaced goes on serving."""
+    for assignment in demand.movers:
+        draft.take_back(assignment)
+
+
+def drop_lost(draft: Draft, model: Model, mine: Sequence[Assignment]) -> None:
     """Replicas on lost nodes give way once others have taken their places; until then nothing is moved."""
     wanted = desired(draft.world, model, draft.now_s)
-    mine = [a for a in draft.sorted_assignments() if a.model == model.name]
-    lost = [a for a in mine if _is_lost(draft, a) and a.stop is None]
+    lost = [a for a in mine if a.stop is None and _is_lost(draft, a)]
     present = sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
     for assignment in lost[max(0, wanted - present) :]:
-        draft.want_stop(assignment, StopCause.REPLACED, f"{assignment.node} was lost and others took its place")
+        draft.want_stop(assignment, StopCause.REPLACED, f"{assignment.node} was lost")
 
 
 def is_serving(draft: Draft, assignment: Assignment) -> bool:
-    """Ready by its node's last report; on a node not heard yet in this run, published."""
+    """Ready by its node's last report; where that is missing or in doubt, published."""
     view = draft.survey.of(assignment.node)
-    if view is None or view.seen is None:
-        return assignment.replica in draft.world.table.endpoints
+    if view is None or view.seen is None or not view.judges:
+        keeps = view is None or view.keeps_routes
+        return keeps and assignment.replica in draft.world.table.endpoints
     row = view.rows.get(assignment.replica)
-    return row is not None and row.state is EngineState.READY and view.keeps_routes
+    return row is not None and row.state is EngineState.READY
 
 
 def _is_lost(draft: Draft, assignment: Assignment) -> bool:
@@ -132,7 +179,7 @@ def _is_lost(draft: Draft, assignment: Assignment) -> bool:
     return view is None or view.is_lost
 
 
-def _why_moves(draft: Draft, assignment: Assignment, current: dict[Fingerprint, int]) -> tuple[StopCause, str] | None:
+def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
@@ -146,17 +193,3 @@ def _why_moves(draft: Draft, assignment: Assignment, current: dict[Fingerprint, 
     if view.moves_away:
         return StopCause.DRAINED, f"{assignment.node} is {'leaving' if view.leaving else 'drained'}"
     return None
-
-
-def _keep_rank(draft: Draft, assignment: Assignment, current: dict[Fingerprint, int]) -> tuple[object, ...]:
-    """The first are kept: not wished away, ready, begun, on a better profile, the oldest id."""
-    view = draft.survey.of(assignment.node)
-    begun = view is not None and assignment.replica in view.rows
-    return (
-        not is_serving(draft, assignment),
-        assignment.stop is not None,
-        not begun,
-        current[assignment.fingerprint],
-        len(assignment.replica),
-        assignment.replica,
-    )

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from llmgw.catalog import Model
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
 from llmgw.wire import LaunchSpec
@@ -29,9 +30,17 @@ class Draft:
     outbox: dict[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)
     waits: dict[str, Waiting] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    fresh: list[Assignment] = field(default_factory=list)
+    """Assignments that this pass has made, in order."""
+    commanded: int = 0
+    """Stops that this pass has commanded."""
     next_replica: int = 0
     wakes_s: list[float] = field(default_factory=list)
     more: bool = False
+    _order: list[ReplicaId] = field(default_factory=list)
+
+    models: dict[ModelName, Model] = field(default_factory=dict)
+    """The catalog's, by name."""
 
     @classmethod
     def over(cls, world: World, now_s: float, survey: Survey, hold: str) -> "Draft":
@@ -45,20 +54,38 @@ class Draft:
             failures=dict(world.failures),
             unclaimed=dict(world.unclaimed),
             next_replica=world.next_replica,
+            models={} if world.catalog is None else {m.name: m for m in world.catalog.models},
         )
 
     # --- assignments ---
 
     def sorted_assignments(self) -> list[Assignment]:
         """By id: no step's outcome depends on the order in which things were learned."""
-        return [a for _, a in sorted(self.assignments.items())]
+        if len(self._order) != len(self.assignments):
+            self._order = sorted(self.assignments)
+        return [self.assignments[replica] for replica in self._order]
 
     def put(self, assignment: Assignment) -> None:
+        if assignment.replica not in self.assignments:
+            self._order.clear()
         self.assignments[assignment.replica] = assignment
+
+    def place(self, assignment: Assignment) -> None:
+        """A new replica."""
+        self.put(assignment)
+        self.fresh.append(assignment)
+        devices = f" on {len(assignment.claims)} device{'s' * (len(assignment.claims) != 1)}"
+        where = assignment.node + (devices if assignment.claims else "")
+        self.event(f"replica/{assignment.replica}", f"{assignment.model}/{assignment.profile} goes to {where}")
+
+    def is_known(self, replica: ReplicaId) -> bool:
+        """Whether a replica of this id exists, as far as anybody knows."""
+        return replica in self.assignments or replica in self.unclaimed or replica in self.world.table.endpoints
 
     def gone(self, assignment: Assignment, text: str) -> None:
         """Proven gone: its devices are free from this pass on."""
         del self.assignments[assignment.replica]
+        self._order.clear()
         self.event(f"replica/{assignment.replica}", text)
 
     def want_stop(self, assignment: Assignment, cause: StopCause, text: str) -> None:
@@ -68,6 +95,12 @@ class Draft:
             self.event(f"replica/{assignment.replica}", f"will stop: {text}")
         elif assignment.stop.cause is not cause and not assignment.stop.commanded:
             self.put(replace(assignment, stop=replace(assignment.stop, cause=cause, text=text)))
+
+    def command(self, assignment: Assignment, stop: StopIntent) -> None:
+        """From here there is no way back."""
+        self.put(replace(assignment, stop=replace(stop, commanded=True, commanded_s=self.now_s)))
+        self.commanded += 1
+        self.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
 
     def take_back(self, assignment: Assignment) -> None:
         """It is wanted again, and nothing irrevocable has happened."""

@@ -1,70 +1,112 @@
 """The router table of this pass: only ready replicas that are not wished away, on nodes that are not silent.
 
 One atomic table: an alias moves, a model leaves and its endpoints go in one step. An alias moves to its new owner
-only when that is ready. A node not heard yet in this run keeps its published routes.
+only when that is ready. A node not heard yet in this run, or in doubt, keeps its published routes. The table is worked
+out as a difference: what stays as it is costs a comparison.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from llmgw import demand, table
+from llmgw import demand
 from llmgw.catalog import Catalog, Model
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
-from llmgw.table import Table
+from llmgw.nodes import NodeState
+from llmgw.table import Table, TableChange
 from llmgw.wire import Endpoint, EngineState, ModelState, TableModel
 from llmgw.world import Assignment
 
 RETRY_STARTING_S = 5
 RETRY_LATER_S = 30
+MAX_PUTS = 150
+"""Endpoints that one plan publishes or changes; the rest follow in the next. What goes, goes at once."""
 
 
-def table_of(draft: Draft) -> Table:
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """What changes in the table, and the replicas that are published after it."""
+
+    change: TableChange
+    published: frozenset[ReplicaId]
+
+
+def routes(draft: Draft) -> Routes:
     """What the routers are to know after this pass."""
-    catalog = draft.world.catalog
-    if catalog is None:
-        return draft.world.table
+    held = draft.world.table
+    if draft.world.ending:
+        return Routes(TableChange((), tuple(sorted(held.models)), (), tuple(sorted(held.endpoints))), frozenset())
+    if draft.world.catalog is None:
+        return Routes(TableChange(), frozenset(held.endpoints))
     groups = by_model(draft.sorted_assignments())
-    models = () if draft.world.ending else catalog.models
+    models = draft.world.catalog.models
     ready = {m.name: [a for a in groups.get(m.name, ()) if _is_published(draft, a)] for m in models}
-    aliases = _aliases_in_force(draft.world.table, catalog, ready)
-    rows = [_model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models]
-    endpoints = [_endpoint(draft, m, a, aliases[m.name]) for m in models for a in ready[m.name]]
-    found = [e for e in endpoints if e is not None]
-    new = Table({r.name: r for r in rows}, {e.id: e for e in found}, 0)
-    # The digest is kept by differences: a whole table is never hashed again for one change.
-    return table.apply(draft.world.table, table.difference(draft.world.table, new))
+    aliases = _aliases_in_force(held, draft.world.catalog, ready)
+    rows = {m.name: _model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models}
+    found = (_endpoint(draft, m, a, aliases[m.name]) for m in models for a in ready[m.name])
+    return _difference(draft, held, rows, {e.id: e for e in found if e is not None})
+
+
+def _difference(
+    draft: Draft, held: Table, rows: Mapping[ModelName, TableModel], endpoints: Mapping[ReplicaId, Endpoint]
+) -> Routes:
+    puts = sorted(id_ for id_, e in endpoints.items() if (was := held.endpoints.get(id_)) is not e and was != e)
+    if len(puts) > MAX_PUTS:
+        puts, draft.more = puts[:MAX_PUTS], True
+    for id_ in puts:
+        if id_ not in held.endpoints:
+            draft.event(f"replica/{id_}", f"is ready on {draft.assignments[id_].node}")
+    drops = sorted(id_ for id_ in held.endpoints if id_ not in endpoints)
+    change = TableChange(
+        put_models=tuple(row for name, row in sorted(rows.items()) if held.models.get(name) != row),
+        drop_models=tuple(sorted(name for name in held.models if name not in rows)),
+        put_endpoints=tuple(endpoints[id_] for id_ in puts),
+        drop_endpoints=tuple(drops),
+    )
+    return Routes(change, frozenset({*held.endpoints, *puts} - set(drops)))
 
 
 def _is_published(draft: Draft, assignment: Assignment) -> bool:
     view = draft.survey.of(assignment.node)
     if assignment.stop is not None or view is None or not view.keeps_routes:
         return False
-    if view.seen is None or view.is_silent:
-        return assignment.replica in draft.world.table.endpoints
+    held = assignment.replica in draft.world.table.endpoints
+    if view.state is not NodeState.HEALTHY:
+        return held
     row = view.rows.get(assignment.replica)
     return row is not None and row.state is EngineState.READY and row.url is not None
 
 
 def _endpoint(draft: Draft, model: Model, assignment: Assignment, aliases: Sequence[str]) -> Endpoint | None:
-    """The endpoint of a published replica, with the profile's present weight and priority."""
+    """The endpoint of a published replica, with the profile's present weight and priority; the held one if equal."""
     held = draft.world.table.endpoints.get(assignment.replica)
     view = draft.survey.of(assignment.node)
-    row = view.rows.get(assignment.replica) if view is not None else None
+    row = view.rows.get(assignment.replica) if view is not None and view.judges else None
     url = row.url if row is not None and row.url is not None else held.url if held is not None else None
-    spec = draft.specs.get(assignment.spec)
     if url is None or view is None:
         return None
+    spec = draft.specs.get(assignment.spec)
     profile = next((p for p in model.profiles if p.name == assignment.profile), None)
+    served, engine = (model.name, "unknown") if spec is None else (spec.served_name, spec.engine)
+    weight, priority = (100, 0) if profile is None else (profile.weight, profile.priority)
+    wanted = (url.rstrip("/"), (model.name, *aliases), served, engine, view.node.pool, weight, priority)
+    if held is not None and wanted == _content(held):
+        return held
     return Endpoint(
         id=assignment.replica,
-        url=url.rstrip("/"),
-        models=(model.name, *aliases),
-        served_name=spec.served_name if spec is not None else model.name,
-        engine=spec.engine if spec is not None else "unknown",
+        url=wanted[0],
+        models=wanted[1],
+        served_name=served,
+        engine=engine,
         pool=view.node.pool,
-        weight=profile.weight if profile is not None else 100,
-        priority=profile.priority if profile is not None else 0,
+        weight=weight,
+        priority=priority,
     )
+
+
+def _content(endpoint: Endpoint) -> tuple[str, tuple[str, ...], str, str, str, int, int]:
+    e = endpoint
+    return e.url, e.models, e.served_name, e.engine, e.pool, e.weight, e.priority
 
 
 def _aliases_in_force(
@@ -96,8 +138,7 @@ def _model_row(
             state = ModelState.ASLEEP
         else:
             state, retry_s = ModelState.UNAVAILABLE, RETRY_LATER_S
+    held = draft.world.table.models.get(model.name)
+    if held is not None and (held.state, held.aliases, held.retry_after_s) == (state, aliases, retry_s):
+        return held
     return TableModel(name=model.name, aliases=aliases, state=state, retry_after_s=retry_s)
-
-
-def published(new: Table) -> frozenset[ReplicaId]:
-    return frozenset(new.endpoints)

@@ -1,7 +1,7 @@
 """What the reports prove about our replicas: gone, failed, or still there.
 
-Absence counts only from a report whose token is no older than the last command that named the replica. A refused
-start is a wait. A new boot voids everything the node ran.
+Absence counts only from a report whose token is no older than the last command that named the replica. A start that
+was refused, or whose answer is not known, is a wait: it is told again. A new boot voids everything the node ran.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from llmgw import attempts
 from llmgw.draft import Draft
 from llmgw.nodes import NodeView
 from llmgw.wire import EngineState, ReplicaReport
-from llmgw.world import Assignment, Failure, StopCause, StopIntent
+from llmgw.world import Assignment, Failure, Outgoing, OutgoingKind, StopCause, StopIntent
 
 
 def weigh(draft: Draft) -> None:
@@ -34,16 +34,28 @@ def _one(draft: Draft, assignment: Assignment, view: NodeView) -> None:
 
 
 def _absent(draft: Draft, assignment: Assignment, view: NodeView) -> None:
-    if not _is_proof(draft, assignment, view):
+    if not is_proof(draft, assignment, view):
         return
     if assignment.stop is not None and assignment.stop.commanded:
         draft.gone(assignment, f"stopped on {assignment.node}: {assignment.stop.text}")
-    elif assignment.replica not in draft.world.refused:
+    elif not never_begun(draft, assignment):
         _record(draft, assignment, None, "it is no longer on its node")
         draft.gone(assignment, f"is no longer on {assignment.node}")
 
 
-def _is_proof(draft: Draft, assignment: Assignment, view: NodeView) -> bool:
+def never_begun(draft: Draft, assignment: Assignment) -> bool:
+    """Whether its node may never have shown it: it still has to be told, or its start was refused or may just be."""
+    if assignment.adopted or assignment.replica in draft.world.table.endpoints:
+        return False
+    call = draft.world.calls.get(assignment.node)
+    if draft.hold or call is None or call.is_open:
+        return True
+    outgoing = draft.world.outbox.get(assignment.node, ())
+    return assignment.replica in draft.world.refused or Outgoing(OutgoingKind.START, assignment.replica) in outgoing
+
+
+def is_proof(draft: Draft, assignment: Assignment, view: NodeView) -> bool:
+    """Whether the node's report, which does not list the replica, proves that nothing of it lives or can begin."""
     sent = draft.world.sent.get(assignment.replica)
     if sent is None:
         return assignment.adopted  # it was there when it was adopted, and nobody has told it anything
@@ -69,7 +81,7 @@ def _how(row: ReplicaReport) -> str:
 
 
 def _record(draft: Draft, assignment: Assignment, row: ReplicaReport | None, text: str) -> None:
-    was_ready = row is not None and row.was_ready
+    was_ready = row.was_ready if row is not None else assignment.replica in draft.world.table.endpoints
     failure = Failure(
         replica=assignment.replica,
         node=assignment.node,

@@ -1,46 +1,46 @@
 """Filling what models lack: models by priority, profiles in order, failed attempts at their time, places by fit."""
 
 import re
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from llmgw import attempts, demand, placement
-from llmgw.catalog import Model, Profile
+from llmgw.catalog import Catalog, Model, Profile
 from llmgw.demand import Demand
 from llmgw.draft import Draft, by_model
-from llmgw.fingerprint import fingerprint
-from llmgw.ids import Fingerprint, NodeId, ReplicaId
-from llmgw.launches import launch_of
-from llmgw.placement import Ground, NoSpot, Spot
+from llmgw.evidence import is_proof, never_begun
+from llmgw.ground import Ground, Spot
+from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
+from llmgw.launches import fingerprints, launch_of
+from llmgw.placement import NoSpot
 from llmgw.world import Assignment, Failure, Part, StopCause
 
-MAX_STARTS = 150
-"""New assignments in one plan; the rest follow in the next."""
+MAX_STARTS = 100
+"""New assignments in one plan, which stays under 64 KB so; the rest follow in the next."""
+
+REFUSAL_PATIENCE_S = 30.0
+"""A replica that its node has refused for so long goes elsewhere, if there is a place."""
 
 
 def fill(draft: Draft) -> None:
     """Judge every model's replicas and place what is missing, the highest priority first."""
     catalog = draft.world.catalog
     models = () if catalog is None or draft.world.ending else catalog.models
-    groups = by_model(draft.sorted_assignments())
     _remove(draft, {m.name for m in models})
-    started = 0
+    if catalog is None:
+        return
+    groups = by_model(draft.sorted_assignments())
+    ground = Ground.of(draft)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         alive = [a for a in groups.get(model.name, ()) if not (a.stop is not None and a.stop.commanded)]
         if draft.hold:
             _hold(draft, model, alive)
-            continue
-        lacking = demand.assess(draft, model, alive)
-        for _ in range(lacking.to_place):
-            if started >= MAX_STARTS:
-                draft.more = True
-                break
-            if not _place_one(draft, model, lacking):
-                break
-            started += 1
-        demand.drop_lost(draft, model)
+        else:
+            _Filling(draft, catalog, ground, model, Counter(a.node for a in groups.get(model.name, ()))).run(alive)
 
 
-def _remove(draft: Draft, wanted: set[str]) -> None:
+def _remove(draft: Draft, wanted: set[ModelName]) -> None:
     for assignment in draft.sorted_assignments():
         if assignment.model in wanted:
             continue
@@ -50,7 +50,7 @@ def _remove(draft: Draft, wanted: set[str]) -> None:
             draft.want_stop(assignment, StopCause.REMOVED, f"{assignment.model} left the catalog")
 
 
-def _hold(draft: Draft, model: Model, alive: list[Assignment]) -> None:
+def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
     """While the plane holds, nothing is placed or given up; a model that is back takes its replicas back."""
     for assignment in alive:
         if assignment.stop is not None and assignment.stop.cause is StopCause.REMOVED:
@@ -60,109 +60,188 @@ def _hold(draft: Draft, model: Model, alive: list[Assignment]) -> None:
         draft.wait(f"model/{model.name}", "hold", f"lacks {lacking}: {draft.hold}")
 
 
-def _place_one(draft: Draft, model: Model, lacking: Demand) -> bool:
-    """Place one more replica; False when it has to wait (the reason is told)."""
-    failures = attempts.counted(draft.world, model, draft.failures.get(model.name, ()))
-    due = attempts.open_failures(failures)
-    if due and attempts.due_s(due[0]) > draft.now_s:
-        _backing_off(draft, model, due[0])
-        return False
-    found = _search(draft, model, failures)
-    if isinstance(found, str):
-        draft.wait(f"model/{model.name}", _code(found), found)
-        if lacking.movers and lacking.urgent == 0:
-            demand.stop_first(draft, lacking)
-        return False
-    profile, print_, spot = found
-    _assign(draft, model, profile, print_, spot, due[0] if due else None)
-    return True
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A profile and a spot for it."""
+
+    profile: Profile
+    print_: Fingerprint
+    spot: Spot
 
 
-def _backing_off(draft: Draft, model: Model, failure: Failure) -> None:
-    due_s = attempts.due_s(failure)
-    last = f"; last log line: {failure.log_tail[-1]}" if failure.log_tail else ""
-    text = f"attempt {failure.attempt} failed on {failure.node}: {failure.text}{last}"
-    draft.wait(f"model/{model.name}", "backing_off", text, due_s)
+@dataclass(frozen=True, slots=True)
+class _NotFound:
+    """Why no profile has a spot now. `tried`: profiles that have not been given up."""
+
+    code: str
+    text: str
+    tried: tuple[Profile, ...]
 
 
-GIVEN_UP = "given up: "
+@dataclass
+class _Filling:
+    """One model in this pass. `there`: how many of its replicas each node has."""
 
+    draft: Draft
+    catalog: Catalog
+    ground: Ground
+    model: Model
+    there: Counter[NodeId]
 
-def _code(text: str) -> str:
-    return "failed" if text.startswith(GIVEN_UP) else "no_place"
+    @property
+    def subject(self) -> str:
+        return f"model/{self.model.name}"
 
-
-def _search(draft: Draft, model: Model, failures: tuple[Failure, ...]) -> tuple[Profile, Fingerprint, Spot] | str:
-    """The first profile with a spot; where only a spot being released is found, a later profile with a free one wins
-    nothing: preference counts more than a short wait. In words when there is none."""
-    catalog = draft.world.catalog
-    if catalog is None:
-        return "no catalog"
-    ground = Ground.of(draft)
-    there = placement.hosts(draft.assignments.values(), model.name)
-    avoid: frozenset[NodeId] = frozenset(f.node for f in failures)
-    words: list[str] = []
-    for profile in model.profiles:
-        print_ = fingerprint(model, profile, catalog)
-        lost = attempts.given_up(failures, print_, catalog.policy.max_attempts)
-        if lost is not None:
-            last = f"; last log line: {lost.log_tail[-1]}" if lost.log_tail else ""
-            words.append(f"{GIVEN_UP}{profile.name} failed {lost.attempt} times in a row, last: {lost.text}{last}")
-            continue
-        spot = placement.find(ground, profile, models_there=there, avoid=avoid)
-        if isinstance(spot, NoSpot):
-            words.append(f"{profile.name} {spot.text}")
-        elif launch_of(catalog, model, profile, spot.vendor)[1] is None:
-            words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
+    def run(self, alive: Sequence[Assignment]) -> None:
+        alive = [a for a in alive if not self._goes_elsewhere(a)]
+        lacking = demand.assess(self.draft, self.model, alive)
+        short = self._place(lacking)
+        if isinstance(short, _NotFound) and lacking.urgent == 0:
+            demand.give_way(self.draft, lacking, lambda a: self._helps(short, a))
         else:
-            return profile, print_, spot
-    return ". ".join(words)
+            demand.stay(self.draft, lacking)
+        placed = [a for a in self.draft.fresh if a.model == self.model.name]
+        mine = [self.draft.assignments[a.replica] for a in alive if a.replica in self.draft.assignments]
+        demand.drop_lost(self.draft, self.model, [*mine, *placed])
 
+    def _place(self, lacking: Demand) -> _NotFound | None:
+        """Place what may be placed now; why no more where places are short."""
+        failures = self._failures()
+        failed = attempts.open_failures(failures)
+        due = [f for f in failed if self._is_due(f, failures)]
+        afresh = max(0, lacking.missing - len(failed))
+        follows: list[Failure | None] = [*due, *[None] * afresh]
+        for failure in follows[: lacking.to_place]:
+            if len(self.draft.fresh) >= MAX_STARTS:
+                self.draft.more = True
+                return None
+            found = self._search()
+            if isinstance(found, _NotFound):
+                self.draft.wait(self.subject, found.code, found.text)
+                return found
+            self._assign(found, failure)
+        if len(follows) < lacking.to_place:
+            self._backing_off(next(f for f in failed if f not in due))
+        return None
 
-def _assign(
-    draft: Draft, model: Model, profile: Profile, print_: Fingerprint, spot: Spot, follows: Failure | None
-) -> None:
-    catalog = draft.world.catalog
-    if catalog is None:
-        return
-    spec_id, spec = launch_of(catalog, model, profile, spot.vendor)
-    if spec is None or spot.view.seen is None:
-        return
-    draft.specs[spec_id] = spec
-    attempt = 1
-    if follows is not None:
-        attempt = follows.attempt + 1 if follows.fingerprint == print_ else 1
-        known = draft.failures.get(model.name, ())
-        draft.set_failures(model.name, tuple(_replaced(f) if f == follows else f for f in known))
-    replica = _new_id(draft, model)
-    draft.put(
-        Assignment(
-            replica=replica,
-            model=model.name,
-            profile=profile.name,
-            fingerprint=print_,
-            attempt=attempt,
+    def _failures(self) -> tuple[Failure, ...]:
+        known = self.draft.failures.get(self.model.name, ())
+        return attempts.counted(self.draft.world, self.model, known)
+
+    def _is_due(self, failure: Failure, failures: Sequence[Failure]) -> bool:
+        """After the last attempt with a profile the next profile is tried at once."""
+        due = attempts.due_s(failure) <= self.draft.now_s
+        return due or self._given_up(failures, failure.fingerprint) is not None
+
+    def _backing_off(self, failure: Failure) -> None:
+        text = f"attempt {failure.attempt} failed on {failure.node}: {failure.text}{_last_line(failure)}"
+        self.draft.wait(self.subject, "backing_off", text, attempts.due_s(failure))
+
+    # --- searching ---
+
+    def _search(self, never: frozenset[NodeId] = frozenset()) -> _Found | _NotFound:
+        """The first profile with a spot. One whose devices are only being released still comes before a later profile
+        with free ones: preference counts more than a short wait."""
+        failures = self._failures()
+        avoid: frozenset[NodeId] = frozenset(f.node for f in failures)
+        words: list[str] = []
+        tried: list[Profile] = []
+        for print_, profile in self._profiles():
+            if (lost := self._given_up(failures, print_)) is not None:
+                last = f"last: {lost.text}{_last_line(lost)}"
+                words.append(f"given up: {profile.name} failed {lost.attempt} times in a row, {last}")
+                continue
+            tried.append(profile)
+            spot = placement.find(self.ground, profile, models_there=self.there, avoid=avoid, never=never)
+            if isinstance(spot, NoSpot):
+                words.append(f"{profile.name} {spot.text}")
+            elif launch_of(self.catalog, self.model, profile, spot.vendor)[1] is None:
+                words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
+            else:
+                return _Found(profile, print_, spot)
+        return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(tried))
+
+    def _profiles(self) -> Iterable[tuple[Fingerprint, Profile]]:
+        for print_, index in fingerprints(self.catalog).of[self.model.name].items():
+            yield print_, self.model.profiles[index]
+
+    def _given_up(self, failures: Sequence[Failure], print_: Fingerprint) -> Failure | None:
+        """The failure by which a profile was given up; while it serves elsewhere, the place was at fault."""
+        lost = attempts.given_up(failures, print_, self.catalog.policy.max_attempts)
+        if lost is None:
+            return None
+        mine = (a for a in self.draft.assignments.values() if a.model == self.model.name and a.fingerprint == print_)
+        return None if any(demand.is_serving(self.draft, a) for a in mine) else lost
+
+    def _helps(self, short: _NotFound, assignment: Assignment) -> bool:
+        """Whether the place of `assignment` would do for one of the profiles that found none."""
+        return any(placement.would_fit(self.ground, profile, assignment) for profile in short.tried)
+
+    # --- placing ---
+
+    def _goes_elsewhere(self, assignment: Assignment) -> bool:
+        """Give up a start that its node has refused for long, where another node has a place for it."""
+        view, refused = self.draft.survey.of(assignment.node), self.draft.world.refused.get(assignment.replica)
+        if refused is None or assignment.stop is not None or view is None or not view.judges:
+            return False
+        if assignment.replica in view.rows or not is_proof(self.draft, assignment, view):
+            return False
+        if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
+            self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
+            return False
+        found = self._search(never=frozenset({assignment.node}))
+        if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
+            return False
+        self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
+        self.ground.give_back(assignment)
+        self.there[assignment.node] -= 1
+        self._assign(found, None)
+        return True
+
+    def _assign(self, found: _Found, follows: Failure | None) -> None:
+        spec_id, spec = launch_of(self.catalog, self.model, found.profile, found.spot.vendor)
+        view = found.spot.view
+        assert spec is not None, "the search asked for it"  # noqa: S101 - a programming error, not bad input
+        assert view.seen is not None, "a node that was not heard takes nothing"  # noqa: S101
+        assignment = Assignment(
+            replica=_new_id(self.draft, self.model),
+            model=self.model.name,
+            profile=found.profile.name,
+            fingerprint=found.print_,
+            attempt=self._attempt(found.print_, follows),
             spec=spec_id,
-            parts=(Part(spot.view.node.id, spot.claims),),
-            boot=spot.view.seen.boot,
-            created_s=draft.now_s,
-            host_memory_mib=profile.host_memory_mib or 0,
+            parts=(Part(view.node.id, found.spot.claims),),
+            boot=view.seen.boot,
+            created_s=self.draft.now_s,
+            host_memory_mib=found.profile.host_memory_mib or 0,
         )
-    )
-    devices = f" on {len(spot.claims)} device{'s' * (len(spot.claims) != 1)}" if spot.claims else ""
-    draft.event(f"replica/{replica}", f"{model.name}/{profile.name} goes to {spot.view.node.id}{devices}")
+        self.draft.specs[spec_id] = spec
+        self.draft.place(assignment)
+        self.ground.take(assignment)
+        self.there[view.node.id] += 1
+
+    def _attempt(self, print_: Fingerprint, follows: Failure | None) -> int:
+        """Which attempt in a row this is; the failure it follows is answered."""
+        if follows is None:
+            return 1
+        known = self.draft.failures.get(self.model.name, ())
+        answered = tuple(replace(f, replaced=True) if f == follows else f for f in known)
+        self.draft.set_failures(self.model.name, answered)
+        return follows.attempt + 1 if follows.fingerprint == print_ else 1
 
 
-def _replaced(failure: Failure) -> Failure:
-    return replace(failure, replaced=True)
+def _last_line(failure: Failure) -> str:
+    return f"; last log line: {failure.log_tail[-1]}" if failure.log_tail else ""
 
 
 def _new_id(draft: Draft, model: Model) -> ReplicaId:
     """`slug-number`: safe in paths and labels, unique for ever since the number is never used again."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.name.casefold()).strip("-")[:40].strip("-") or "model"
-    number = draft.next_replica
-    draft.next_replica += 1
-    return ReplicaId(f"{slug}-{_base36(number)}")
+    while True:
+        replica = ReplicaId(f"{slug}-{_base36(draft.next_replica)}")
+        draft.next_replica += 1
+        if not draft.is_known(replica):
+            return replica
 
 
 def _base36(number: int) -> str:

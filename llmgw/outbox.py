@@ -16,6 +16,8 @@ from llmgw.world import Assignment, Call, Outgoing, OutgoingKind
 REPEAT_S = 5.0
 REFUSAL_RETRY_S = 5.0
 LONGEST_RETRY_S = 30.0
+LOST_AFTER_S = 10.0
+"""A call without an answer after this time has no lane any more."""
 LASTING_REFUSALS = frozenset(
     {RefusalCode.NOT_ALLOWED, RefusalCode.NOT_FOUND, RefusalCode.UNSUPPORTED, RefusalCode.NO_SECRET}
 )
@@ -52,15 +54,16 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
 
 def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
     call = draft.world.calls.get(node, Call())
-    if call.failures and call.failed_s is not None:
+    news = bool(set(outgoing) - set(draft.world.outbox.get(node, ())))
+    if call.is_open:  # its lane tells what is new when the answer is there
+        due_s = (call.asked_s or 0.0) + LOST_AFTER_S
+    elif call.failures and call.failed_s is not None:
         due_s = call.failed_s + retry_s(call.failures)
-        draft.wake(due_s)
-        return draft.now_s >= due_s
-    if set(outgoing) - set(draft.world.outbox.get(node, ())):
-        return True
-    due_s = (call.asked_s or 0.0) + REPEAT_S
+        news = False
+    else:
+        due_s = (call.asked_s or 0.0) + REPEAT_S
     draft.wake(due_s)
-    return draft.now_s >= due_s
+    return news or draft.now_s >= due_s
 
 
 # --- stops ---
@@ -104,18 +107,26 @@ def _starts(
     slots = policy.max_loading_per_node if policy is not None else 2
     slots -= sum(1 for a in mine if _is_loading(view, a))
     starts: list[Outgoing] = []
-    for assignment in mine:
-        if assignment.stop is not None or assignment.replica in view.rows or not view.judges:
-            continue
+    coming = [a for a in mine if a.stop is None and a.replica not in view.rows and view.judges]
+    for assignment in sorted(coming, key=lambda a: _turn(draft, a)):
         reason, until_s = _why_not(draft, assignment, claims)
         if not reason and slots <= 0 and not _was_told(draft, assignment):
             reason, until_s = f"{view.node.id} is loading as many replicas as it may at a time", None
         if reason:
             draft.wait(f"replica/{assignment.replica}", "waiting", reason, until_s)
             continue
+        draft.wait(f"replica/{assignment.replica}", "told", f"{view.node.id} is told to start it")
         slots -= 1
         starts.append(Outgoing(OutgoingKind.START, assignment.replica))
     return starts
+
+
+def _turn(draft: Draft, assignment: Assignment) -> tuple[bool, int, float, int, str]:
+    """Who loads first: what was told already, then by the model's priority, then the older."""
+    model = draft.models.get(assignment.model)
+    priority = 0 if model is None else -model.priority
+    told = _was_told(draft, assignment)
+    return not told, priority, assignment.created_s, len(assignment.replica), assignment.replica
 
 
 def _is_loading(view: NodeView, assignment: Assignment) -> bool:
@@ -140,7 +151,4 @@ def _why_not(
     if refused is None:
         return "", None
     again_s = refused.at_s + (LASTING_RETRY_S if refused.code in LASTING_REFUSALS else REFUSAL_RETRY_S)
-    if draft.now_s >= again_s:
-        return "", None
-    draft.wake(again_s)
-    return f"{assignment.node} refuses: {refused.text}", None
+    return ("", None) if draft.now_s >= again_s else (f"{assignment.node} refuses: {refused.text}", again_s)

@@ -1,36 +1,23 @@
-"""Where a replica goes: the profiles in order, the nodes through a table of filters, the devices that fit best.
+"""Where a replica goes: the nodes through a table of filters, the devices that fit, the best of the spots.
 
-Whole devices by identity. A device is taken from the decision until it is proven free; one that is being released may
-be claimed and is waited for. Every refusal counts, per reason, the nodes it held back.
+Every refusal counts, per reason, the nodes it held back, in words that stay the same while nothing changes.
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from llmgw.catalog import Accelerators, Profile
-from llmgw.draft import Draft
-from llmgw.ids import DeviceId, ModelName, NodeId
+from llmgw.fitting import fits
+from llmgw.ground import FOREIGN_LIMIT_MIB, Ground, Spot, devices_of, is_usable, shape
+from llmgw.ids import ModelName, NodeId
 from llmgw.nodes import NodeState, NodeView
-from llmgw.wire import Device, DeviceClaim, DeviceHealth
+from llmgw.wire import DeviceHealth
 from llmgw.world import Assignment
 
-FOREIGN_LIMIT_MIB = 512
-"""Memory that foreign processes may hold on a device we call free (a display, a driver's baseline)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A node and the claims a replica would have there."""
-
-    view: NodeView
-    claims: tuple[DeviceClaim, ...]
-    vendor: str | None
-    left: int
-    """Free devices that would remain."""
-    waits: bool = False
-    """Some of the devices are still being released."""
+APART = 4
+"""So many free devices is it worth not to share a node with another replica of the same model. A strict rule would
+break up whole nodes, which large replicas need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +25,60 @@ class NoSpot:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """The fleet's devices in this pass."""
-
-    views: Mapping[NodeId, NodeView]
-    claims: Mapping[DeviceId, Sequence[Assignment]]
-    host_mib: Mapping[NodeId, int]
-    """Main memory promised on each node."""
-
-    @classmethod
-    def of(cls, draft: Draft) -> "Ground":
-        host: Counter[NodeId] = Counter()
-        for assignment in draft.assignments.values():
-            host[assignment.node] += assignment.host_memory_mib
-        return cls(draft.survey.nodes, draft.claims(), host)
-
-
 def find(
-    ground: Ground, profile: Profile, *, models_there: Mapping[NodeId, int], avoid: frozenset[NodeId]
+    ground: Ground,
+    profile: Profile,
+    *,
+    models_there: Mapping[NodeId, int],
+    avoid: frozenset[NodeId],
+    never: frozenset[NodeId] = frozenset(),
 ) -> Spot | NoSpot:
-    """The best spot for a replica: free now before released soon, then apart from its like, then the tightest fit."""
-    fallen: Counter[str] = Counter()
-    best: tuple[tuple[bool, bool, int, int, str], Spot] | None = None
-    for id_, view in ground.views.items():
-        reason = next((text for row in FILTERS if (text := row(ground, view, profile))), None)
-        spot = _spot(ground, view, profile) if reason is None else None
-        if isinstance(spot, Spot):
-            key = (spot.waits, id_ in avoid, models_there.get(id_, 0), spot.left, str(id_))
-            if best is None or key < best[0]:
-                best = (key, spot)
-        else:
-            fallen[reason or str(spot)] += 1
-    return best[1] if best is not None else NoSpot(_in_words(profile, fallen, len(ground.views)))
+    """The best spot for a replica: free now before released soon, not where it failed, then the tightest fit, apart
+    from its like. `never`: nodes that do not come into question at all."""
+    if (known := ground.nowhere.get(shape(profile))) is not None:
+        return NoSpot(known)
+    best: tuple[tuple[bool, bool, int, NodeId], Spot] | None = None
+    for id_, offer in ground.offers(profile, _offer):
+        if isinstance(offer, str) or id_ in never:
+            continue
+        key = (offer.waits, id_ in avoid, offer.left + APART * models_there.get(id_, 0), id_)
+        if best is None or key < best[0]:
+            best = (key, offer)
+    if best is not None:
+        return best[1]
+    text = _in_words(profile, ground)
+    if not never:
+        ground.nowhere[shape(profile)] = text
+    return NoSpot(text)
+
+
+def would_fit(ground: Ground, profile: Profile, instead_of: Assignment) -> bool:
+    """Whether the node of `instead_of` could take the profile once that replica is gone."""
+    view = ground.views.get(instead_of.node)
+    if view is None or _reason(ground, view, profile, instead_of.host_memory_mib):
+        return False
+    return ground.spot(view, profile, [claim.device for claim in instead_of.claims]) is not None
+
+
+def _offer(ground: Ground, view: NodeView, profile: Profile) -> Spot | str:
+    reason = _reason(ground, view, profile)
+    if reason:
+        return reason
+    return ground.spot(view, profile) or _shortage(ground, view, profile)
+
+
+def _reason(ground: Ground, view: NodeView, profile: Profile, spare_mib: int = 0) -> str:
+    return next((text for row in FILTERS if (text := row(ground, view, profile, spare_mib))), "")
 
 
 # --- filters: a reason why a node cannot take it, or nothing; the first that speaks counts ---
 
 
-def _other_pool(ground: Ground, view: NodeView, profile: Profile) -> str:
+def _other_pool(_ground: Ground, view: NodeView, profile: Profile, _spare_mib: int) -> str:
     return "" if view.node.pool == profile.pool else "in other pools"
 
 
-def _state(ground: Ground, view: NodeView, profile: Profile) -> str:
+def _state(_ground: Ground, view: NodeView, _profile: Profile, _spare_mib: int) -> str:
     return "" if view.state is NodeState.HEALTHY else _STATE_WORDS[view.state]
 
 
@@ -93,7 +91,7 @@ _STATE_WORDS = {
 }
 
 
-def _closed(ground: Ground, view: NodeView, profile: Profile) -> str:
+def _closed(_ground: Ground, view: NodeView, _profile: Profile, _spare_mib: int) -> str:
     if view.leaving:
         return "leaving"
     if view.drain is not None:
@@ -101,101 +99,42 @@ def _closed(ground: Ground, view: NodeView, profile: Profile) -> str:
     return "cordoned" if view.cordoned else ""
 
 
-def _inventory(ground: Ground, view: NodeView, profile: Profile) -> str:
+def _inventory(_ground: Ground, view: NodeView, profile: Profile, _spare_mib: int) -> str:
     if view.seen is None or view.seen.inventory.complete or not profile.accelerators:
         return ""
     return f"without a complete inventory ({view.seen.inventory.problem or 'devices are still coming up'})"
 
 
-def _host_memory(ground: Ground, view: NodeView, profile: Profile) -> str:
+def _host_memory(ground: Ground, view: NodeView, profile: Profile, spare_mib: int) -> str:
     wanted = profile.host_memory_mib
     if wanted is None or view.seen is None:
         return ""
     has = view.seen.inventory.host_memory_mib
     if has is None:
         return "with unknown main memory"
-    return "" if has - ground.host_mib.get(view.node.id, 0) >= wanted else f"short of {wanted} MiB of main memory"
+    left = has - ground.host_mib.get(view.node.id, 0) + spare_mib
+    return "" if left >= wanted else f"short of {wanted} MiB of main memory"
 
 
-FILTERS: tuple[Callable[[Ground, NodeView, Profile], str], ...] = (
+FILTERS: tuple[Callable[[Ground, NodeView, Profile, int], str], ...] = (
     _other_pool,
     _state,
     _closed,
     _inventory,
     _host_memory,
 )
-
-
-# --- devices ---
-
-
-def _spot(ground: Ground, view: NodeView, profile: Profile) -> Spot | str:
-    """The devices for every accelerator entry, met together on this node; or why not."""
-    devices = () if view.seen is None else view.seen.inventory.devices
-    free = [d for d in devices if _is_usable(view, d) and d.id not in ground.claims]
-    taken = _pick(profile.accelerators, free)
-    if taken is not None:
-        return _made(view, taken, len(free) - len(taken), waits=False)
-    soon = free + [d for d in devices if _is_usable(view, d) and _is_being_released(ground, d.id)]
-    taken = _pick(profile.accelerators, soon) if len(soon) > len(free) else None
-    if taken is not None:
-        return _made(view, taken, len(soon) - len(taken), waits=True)
-    return _shortage(ground, view, profile, devices)
-
-
-def _made(view: NodeView, taken: Sequence[Device], left: int, *, waits: bool) -> Spot:
-    claims = tuple(DeviceClaim(device=d.id) for d in taken)
-    return Spot(view, claims, taken[0].vendor if taken else None, left, waits)
-
-
-def _is_usable(view: NodeView, device: Device) -> bool:
-    quarantined = view.seen is not None and device.id in view.seen.quarantined
-    return device.health is DeviceHealth.OK and not quarantined and device.foreign_mib <= FOREIGN_LIMIT_MIB
-
-
-def _is_being_released(ground: Ground, device: DeviceId) -> bool:
-    """All that hold it are told to stop, and nobody waits for it yet."""
-    holders = ground.claims.get(device, ())
-    return bool(holders) and all(a.stop is not None and a.stop.commanded for a in holders)
-
-
-def _pick(asked: Sequence[Accelerators], free: Sequence[Device]) -> list[Device] | None:
-    """Devices for all entries, the most demanding first; of those that do, the smallest, then the lowest index."""
-    left = sorted(free, key=lambda d: (d.memory_mib or 0, d.index, d.id))
-    taken: list[Device] = []
-    for entry in sorted(asked, key=lambda e: (-(e.memory_mib or 0), e.kind is None, e.kind or "", -e.count)):
-        fitting = [d for d in left if fits(entry, d)][: entry.count]
-        if len(fitting) < entry.count:
-            return None
-        taken += fitting
-        left = [d for d in left if d not in fitting]
-    return sorted(taken, key=lambda d: (d.index, d.id))
-
-
-def fits(entry: Accelerators, device: Device) -> bool:
-    """Kind and memory. Unknown memory is neither zero nor infinite: it meets no demand for a size."""
-    if entry.memory_mib is not None and (device.memory_mib is None or device.memory_mib < entry.memory_mib):
-        return False
-    return entry.kind is None or is_kind(entry.kind, device.kind)
-
-
-def is_kind(asked: str, reported: str) -> bool:
-    """Every word of the asked kind is one of the reported: `h100` is an `NVIDIA H100 80GB HBM3`, not an `H10`."""
-    return _words(asked) <= _words(reported)
-
-
-def _words(kind: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W_]+", kind.casefold()))
+"""The last argument: main memory in MiB to be counted as free."""
 
 
 # --- refusals in words ---
 
 
-def _shortage(ground: Ground, view: NodeView, profile: Profile, devices: Sequence[Device]) -> str:
-    """What this node lacks, in words that say the same while nothing changes."""
+def _shortage(ground: Ground, view: NodeView, profile: Profile) -> str:
+    """What this node lacks."""
     entry = profile.accelerators[0] if profile.accelerators else None
     if entry is None:
         return "without room"
+    devices = devices_of(view)
     fitting = [d for d in devices if fits(entry, d)]
     if len(fitting) < entry.count:
         unknown = sum(1 for d in devices if d.memory_mib is None and entry.memory_mib is not None)
@@ -203,20 +142,24 @@ def _shortage(ground: Ground, view: NodeView, profile: Profile, devices: Sequenc
         return f"with {len(fitting)} such device{'s' * (len(fitting) != 1)}{suffix}"
     foreign = [d for d in fitting if d.foreign_mib > FOREIGN_LIMIT_MIB]
     ill = [d for d in fitting if d.health is not DeviceHealth.OK or (view.seen and d.id in view.seen.quarantined)]
-    free = [d for d in fitting if _is_usable(view, d) and d.id not in ground.claims]
+    strays = [d for d in fitting if d.id in ground.unclaimed]
+    free = [d for d in fitting if is_usable(view, d) and d.id not in ground.holders and d.id not in ground.unclaimed]
     parts = [f"with {len(free)} free"]
     if ill:
         parts.append(f"{len(ill)} out of order or quarantined")
+    if strays:
+        parts.append(f"{len(strays)} held by engines that no assignment claims")
     if foreign:
         who = ", ".join(sorted({name for d in foreign for name in d.foreign_processes})[:3]) or "foreign processes"
-        parts.append(f"{len(foreign)} used by {who} ({max(d.foreign_mib for d in foreign)} MiB)")
+        parts.append(f"{len(foreign)} used by {who}")
     return ", ".join(parts)
 
 
-def _in_words(profile: Profile, fallen: Mapping[str, int], nodes: int) -> str:
+def _in_words(profile: Profile, ground: Ground) -> str:
     asked = " and ".join(in_words(entry) for entry in profile.accelerators) or "no device"
-    if not nodes:
+    if not ground.views:
         return f"needs {asked} in pool {profile.pool}: the fleet has no nodes"
+    fallen = Counter(offer for _, offer in ground.offers(profile, _offer) if isinstance(offer, str))
     counted = (f"{n} node{'s' * (n != 1)} {text}" for text, n in sorted(fallen.items(), key=lambda i: (-i[1], i[0])))
     return f"needs {asked} in pool {profile.pool}: " + "; ".join(counted)
 

@@ -23,7 +23,7 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
         dict(world.troubles),
     )
     for node in observation.nodes:
-        seen[node.node] = _seen(seen.get(node.node), node)
+        seen[node.node] = _seen(seen.get(node.node), node, now_s)
     for router in observation.routers:
         routers[router.router] = _router_seen(world, routers.get(router.router, RouterFacts()), router)
     for item in observation.silence:
@@ -43,7 +43,7 @@ def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Sil
     return Silence(level, before.since_s if before is not None and still else since_s)
 
 
-def _seen(before: Seen | None, node: NodeSeen) -> Seen:
+def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
     if before is not None and before.instance == node.instance and before.revision > node.revision:
         return before
     inventory = node.inventory
@@ -66,6 +66,7 @@ def _seen(before: Seen | None, node: NodeSeen) -> Seen:
         disk=node.disk,
         hostname=node.hostname,
         version=node.version,
+        at_s=now_s,
     )
 
 

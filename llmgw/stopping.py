@@ -11,7 +11,7 @@ from llmgw.world import Assignment, RouterFacts, SilenceLevel, StopCause, StopIn
 UNACKNOWLEDGED_LIMIT_S = 30.0
 """So much longer than the drain limit is waited for a router that never acknowledges a withdrawal."""
 ABANDON_AFTER_S = 600.0
-"""An ending fleet waits this long for a lost node."""
+"""An ending fleet waits so long for a node once it is lost."""
 
 
 def live_routers(world: World) -> dict[RouterId, RouterFacts]:
@@ -27,41 +27,55 @@ def _is_silent(world: World, router: RouterId) -> bool:
 def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> None:
     """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
     routers = live_routers(draft.world)
+    before = len(draft.assignments), draft.commanded
     for assignment in draft.sorted_assignments():
         stop = assignment.stop
         if stop is None or stop.commanded or assignment.replica in published:
             continue
+        if _was_never_told(draft, assignment):
+            draft.gone(assignment, f"is not started: {stop.text}")
+            continue
         if stop.withdrawn_at < 0:
             stop = replace(stop, withdrawn_at=revision)
             draft.put(replace(assignment, stop=stop))
-        reason = draft.hold or _why_not_yet(draft, assignment, stop, routers)
+        reason, until_s = (draft.hold, None) if draft.hold else _why_not_yet(draft, assignment, stop, routers)
         if reason:
-            draft.wait(f"replica/{assignment.replica}", "draining", reason)
+            draft.wait(f"replica/{assignment.replica}", "draining", reason, until_s)
         else:
-            given = replace(stop, commanded=True, commanded_s=draft.now_s)
-            draft.put(replace(assignment, stop=given))
-            draft.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
+            draft.command(assignment, stop)
+    frees = before != (len(draft.assignments), draft.commanded)
+    if frees and any(wait.code == "no_place" for wait in draft.waits.values()):
+        draft.more = True  # what is given free may be a place for what found none
 
 
-def _why_not_yet(draft: Draft, assignment: Assignment, stop: StopIntent, routers: dict[RouterId, RouterFacts]) -> str:
-    """What the stop waits for; empty when it may be commanded."""
+def _was_never_told(draft: Draft, assignment: Assignment) -> bool:
+    """No batch ever named it, so nothing of it can live: there is nothing to stop."""
+    view = draft.survey.of(assignment.node)
+    shown = view is not None and assignment.replica in view.rows
+    return assignment.replica not in draft.world.sent and not assignment.adopted and not shown
+
+
+def _why_not_yet(
+    draft: Draft, assignment: Assignment, stop: StopIntent, routers: dict[RouterId, RouterFacts]
+) -> tuple[str, float | None]:
+    """What the stop waits for and until when at the latest; empty when it may be commanded."""
     now_s, limit_s = draft.now_s, drain_limit_s(draft.world, assignment)
     view = draft.survey.of(assignment.node)
     if stop.cause is StopCause.REPLACED and view is not None and view.is_silent:
-        return ""  # withdrawn since it fell silent; it is told when it is back
+        return "", None  # withdrawn since it fell silent; it is told when it is back
     grace_s = _grace_s(draft.world, stop)
     if now_s < stop.since_s + grace_s:
-        draft.wake(stop.since_s + grace_s)
-        return f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
+        text = f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
+        return text, stop.since_s + grace_s
+    until_s = stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S
     behind = sorted(id_ for id_, facts in routers.items() if facts.acked_revision < stop.withdrawn_at)
-    if behind and now_s < stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S and _was_ready(draft, assignment):
-        draft.wake(stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S)
-        return f"waits until {', '.join(behind)} has taken it out of its table"
+    if behind and now_s < until_s and _was_ready(draft, assignment):
+        return f"waits until {', '.join(behind)} has taken it out of its table", until_s
+    until_s = stop.since_s + limit_s
     busy = sorted(id_ for id_, facts in routers.items() if assignment.replica in facts.draining)
-    if busy and now_s < stop.since_s + limit_s:
-        draft.wake(stop.since_s + limit_s)
-        return f"requests are in flight at {', '.join(busy)}; at most {limit_s:g} s"
-    return ""
+    if busy and now_s < until_s:
+        return f"requests are in flight at {', '.join(busy)}; at most {limit_s:g} s", until_s
+    return "", None
 
 
 def _was_ready(draft: Draft, assignment: Assignment) -> bool:
@@ -96,10 +110,12 @@ def abandon_lost(draft: Draft) -> None:
         view = draft.survey.of(assignment.node)
         if view is None or silence is None or not view.is_silent:
             continue
-        if draft.now_s >= silence.since_s + ABANDON_AFTER_S:
+        lost_after_s = draft.world.catalog.policy.lost_after_s if draft.world.catalog is not None else 60.0
+        until_s = silence.since_s + lost_after_s + ABANDON_AFTER_S
+        if draft.now_s >= until_s:
             draft.gone(assignment, f"abandoned on {assignment.node}, which is lost")
         else:
-            draft.wake(silence.since_s + ABANDON_AFTER_S)
+            draft.wait(f"replica/{assignment.replica}", "lost", f"{assignment.node} is silent", until_s)
 
 
 def force_after_s(draft: Draft, assignment: Assignment) -> float:

@@ -166,6 +166,8 @@ class Seen:
     disk: DiskReport | None = None
     hostname: str = ""
     version: str = ""
+    at_s: float | None = None
+    """Workflow time at which this revision came: the ages in it have grown since. Only shown, never decided on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,11 @@ class RouterFacts:
     failed_s: float | None = None
     problem: str = ""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a table has left and nothing is known of its answer."""
+        return self.asked_s is not None and self.asked_s > max(self.confirmed_s or 0.0, self.failed_s or 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -208,6 +215,11 @@ class Call:
     """When a batch was last answered."""
     asked_s: float | None = None
     """When a batch last left."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a batch has left and nothing is known of its answer."""
+        return self.asked_s is not None and self.asked_s > max(self.told_s or 0.0, self.failed_s or 0.0)
 
 
 # --- what people want ----------------------------------------------------------------------------------------------
@@ -347,7 +359,8 @@ class World:
     troubles: Mapping[str, str] = field(default_factory=dict)
     """By `node/ID` and `router/ID`: what its stream last failed with. Not carried."""
     unclaimed: Mapping[ReplicaId, float] = field(default_factory=dict)
-    """Engines of ours that no assignment claims: since when. Carried."""
+    """Engines of ours that no assignment claims: since when. Negative: their start was beyond our memory when they
+    were seen, so they are shown and never stopped. Carried."""
     table: Table = EMPTY
     table_revision: int = 0
     routers: Mapping[RouterId, RouterFacts] = field(default_factory=dict)

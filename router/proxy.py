@@ -9,6 +9,8 @@ that crashes engines must not walk through a fleet. The answer decides nothing e
 import asyncio
 import io
 import os
+import socket
+import struct
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -41,6 +43,9 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
 RETRY_WINDOW_S = 10.0
 """No new attempt begins later than this after the first."""
+
+REQUEST_ID_CHARS = 128
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 _WHOLE_BYTES = 1 << 20
 """Larger bodies are handed to the client session as a stream, which it sends piece by piece."""
@@ -121,7 +126,7 @@ class Proxy:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """Answer one request to any of PATHS."""
-        request_id = request.headers.get(REQUEST_ID) or os.urandom(8).hex()
+        request_id = request.headers.get(REQUEST_ID, "")[:REQUEST_ID_CHARS] or os.urandom(8).hex()
         call = Call(self._traffic.clock, request.path, request_id)
         try:
             outcome = await self._answer(request, call)
@@ -229,6 +234,7 @@ class Proxy:
         """The answer, as it comes. Sets the call's status when it is over."""
         assert call.use is not None  # noqa: S101 - narrowing
         headers = to_client(upstream.headers, call.use.id)
+        headers.setdefault(REQUEST_ID, call.request_id)
         if upstream.content.is_eof():  # all of it is here already: one write
             body = await upstream.content.read()
             self._first_byte(call, counts)
@@ -275,7 +281,9 @@ class Proxy:
             self._traffic.misses[answer.miss] += 1
         else:
             self._traffic.models[ModelName(call.model)].misses[answer.miss] += 1
-        return answer.response()
+        response = answer.response()
+        response.headers[REQUEST_ID] = call.request_id
+        return response
 
 
 def _gave_up(name: str, failed: _Unreached | _Broken) -> Answer:
@@ -295,6 +303,7 @@ def _break_off(request: web.Request, response: web.StreamResponse) -> None:
     if request.transport is None:
         return
     if request.version < HttpVersion11 and response.content_length is None:
+        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         request.transport.abort()
     else:
         request.transport.close()

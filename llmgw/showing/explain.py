@@ -1,11 +1,12 @@
-"""Why it is so: what is wanted of a model, replica, node or router, what is there, what waits for what, and what
-would change it. Sentences for people, made from the same facts that the deciding uses."""
+"""Why it is so: what is wanted of a model, replica, node, router or the fleet, what is there, what waits for what, and
+what would change it. Sentences for people, made from the same facts that the deciding uses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from llmgw import members
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
 from llmgw.sentences import cut, unknown
+from llmgw.showing.explain_fleet import fleet_sentences
 from llmgw.showing.explain_model import model_sentences
 from llmgw.showing.explain_node import node_sentences, router_sentences
 from llmgw.showing.explain_replica import replica_sentences, unclaimed_sentences
@@ -20,7 +21,7 @@ MAX_LOG_LINES = 20
 
 class Explanation(View):
     subject: str
-    """What is explained: `model/NAME`, `replica/ID`, `node/ID` or `router/ID`; as asked when nothing is known of it."""
+    """`model/NAME`, `replica/ID`, `node/ID`, `router/ID` or `fleet`; as it was asked when nothing is known of it."""
     known: bool
     sentences: tuple[str, ...]
     log_tail: tuple[str, ...] = ()
@@ -28,7 +29,8 @@ class Explanation(View):
 
 
 def explain(world: World, subject: str, now_s: float) -> Explanation:
-    """Everything there is to say about `subject`: its kind and name, or a bare name (models and aliases first)."""
+    """Everything there is to say about `subject`: its kind and name, or a bare name (models and aliases first); with
+    an empty one, about the fleet."""
     scene = Scene.of(world, now_s)
     kind, _, name = subject.partition("/")
     if kind in _KINDS and (said := _KINDS[kind](scene, name)) is not None:
@@ -69,11 +71,19 @@ def _router(scene: Scene, name: str) -> Explanation | None:
     return None if router is None else _made(f"router/{name}", router_sentences(scene, router))
 
 
+def _fleet(scene: Scene, name: str) -> Explanation | None:
+    """The fleet itself: asked for by its name, as `fleet`, or with nothing."""
+    if name not in ("", "fleet", scene.world.fleet):
+        return None
+    return _made("fleet", fleet_sentences(scene))
+
+
 _KINDS: Mapping[str, Callable[[Scene, str], Explanation | None]] = {
     "model": _model,
     "replica": _replica,
     "node": _node,
     "router": _router,
+    "fleet": _fleet,
 }
 
 

@@ -1,15 +1,16 @@
 """Sentences about one model: wanted, there, waiting, failed, and what would change it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from llmgw.catalog import Model
 from llmgw.demand import desired
 from llmgw.ids import ModelName
 from llmgw.sentences import counted, lasting
 from llmgw.showing.explain_replica import replica_line
+from llmgw.showing.explain_waiting import waiting_sentences
 from llmgw.showing.fleet_rows import override
 from llmgw.showing.scene import Scene
-from llmgw.world import Failure, Waiting
+from llmgw.world import Failure
 
 MAX_REPLICAS = 20
 
@@ -24,13 +25,13 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
         yield from _names(scene, model)
     mine = scene.by_model.get(ModelName(name), ())
     if not mine:
-        yield "Nothing of it runs."
+        yield "Nothing of it is assigned anywhere."
     yield from (replica_line(scene, a) for a in mine[:MAX_REPLICAS])
     if len(mine) > MAX_REPLICAS:
         yield f"And {len(mine) - MAX_REPLICAS} more replicas; `llmgw replicas` has them all."
     yield from _failures(scene, scene.world.failures.get(ModelName(name), ()))
     if (waiting := scene.waiting("model", name)) is not None:
-        yield from waiting_sentences(scene, waiting)
+        yield from waiting_sentences(scene, waiting, name)
 
 
 def _wanted(scene: Scene, model: Model) -> str:
@@ -39,7 +40,7 @@ def _wanted(scene: Scene, model: Model) -> str:
     bounds = f"exactly {low}" if low == high else f"{low} to {high}"
     moved = override(scene, model)
     return f"{model.name}: {counted(count, 'replica')} wanted; the catalog says {bounds}" + (
-        f", and it was {moved} by an order." if moved else "."
+        f", and an order says: {moved}." if moved else "."
     )
 
 
@@ -58,7 +59,7 @@ def _names(scene: Scene, model: Model) -> Iterator[str]:
     holders = {alias: m.name for m in scene.world.table.models.values() for alias in m.aliases}
     for alias in sorted(set(model.aliases) - in_force - {model.name}):
         holder = holders.get(alias)
-        where = f"stays with {holder} until {model.name} is ready" if holder else "is not in force yet"
+        where = f"is still with {holder}: it moves when {model.name} is ready" if holder else "is not in force yet"
         yield f"Alias {alias} {where}."
 
 
@@ -71,23 +72,3 @@ def _failures(scene: Scene, failures: tuple[Failure, ...]) -> Iterator[str]:
         f"{counted(len(failures), 'attempt')} failed lately; the last one {lasting(scene.age_s(last.at_s))} ago: "
         f"{last.replica} on {last.node}, attempt {last.attempt}{code}: {last.text}."
     )
-
-
-def waiting_sentences(scene: Scene, waiting: Waiting) -> Iterator[str]:
-    """What it waits for, since when, until when at the latest, and what would change it."""
-    left_s = scene.left_s(waiting.until_s)
-    until = f", for at most another {lasting(left_s)}" if left_s is not None else ""
-    yield f"It waits since {lasting(scene.age_s(waiting.since_s))}{until}: {waiting.text}."
-    if (mend := MENDS.get(waiting.code)) is not None:
-        yield mend
-
-
-MENDS: Mapping[str, str] = {
-    "no_place": "A device that becomes free, another node, or a smaller demand in the profile changes that by itself.",
-    "backing_off": "It is tried again by itself then; `llmgw wake MODEL` tries at once.",
-    "failed": "It is not tried again by itself: mend the profile in the catalog, or `llmgw wake MODEL` to try again.",
-    "hold": "It goes on by itself when the plane commands again.",
-    "draining": "It goes on by itself then; wanting the replica again takes the stop back.",
-    "unclaimed": "Nothing is done to it: name it in the catalog as it runs, or stop it on its node.",
-}
-"""By the code of a waiting entry: what would change it."""

@@ -6,6 +6,7 @@ from llmgw.catalog import Router
 from llmgw.nodes import NodeState, NodeView
 from llmgw.sentences import counted, lasting
 from llmgw.showing.explain_replica import replica_line
+from llmgw.showing.explain_waiting import MENDS, waiting_sentences
 from llmgw.showing.fleet_rows import device_row
 from llmgw.showing.scene import Scene
 from llmgw.showing.status import router_row
@@ -20,9 +21,9 @@ def node_sentences(scene: Scene, view: NodeView) -> Iterator[str]:
     note = f": {view.note}" if view.note else ""
     yield f"{node.id} is {view.state.replace('_', ' ')}{note}. {_MEANING[view.state]}"
     if view.is_silent and (silence := world.silence.get(f"node/{node.id}")) is not None:
-        yield f"It is silent since {lasting(scene.age_s(silence.since_s))}."
+        yield f"It has been silent for {lasting(scene.age_s(silence.since_s))}."
     if view.frozen and view.is_silent:
-        yield f"But {scene.survey.brake}."
+        yield f"But the brake is on: {scene.survey.brake.rstrip('.')}."
     yield f"Its agent is at {node.url}, pool {node.pool}{zone}{_origin(scene, view)}."
     yield from _closed(scene, view)
     yield from _devices(scene, view)
@@ -33,8 +34,9 @@ def node_sentences(scene: Scene, view: NodeView) -> Iterator[str]:
     elif len(mine) > MAX_REPLICAS:
         yield f"And {len(mine) - MAX_REPLICAS} more replicas."
     yield from _telling(scene, view)
-    if (waiting := scene.waiting("node", node.id)) is not None:
-        yield f"It waits since {lasting(scene.age_s(waiting.since_s))}: {waiting.text}."
+    waiting = scene.waiting("node", node.id)
+    if waiting is not None and (mend := MENDS.get(waiting.code)) is not None:
+        yield mend.format(name=node.id)
 
 
 _MEANING: Mapping[NodeState, str] = {
@@ -59,8 +61,8 @@ def _closed(scene: Scene, view: NodeView) -> Iterator[str]:
     """Why nothing new is placed on it."""
     cordoned_s = scene.world.wishes.cordoned.get(view.node.id)
     if cordoned_s is not None:
-        since = lasting(scene.age_s(cordoned_s))
-        yield f"It is cordoned since {since}: nothing new is placed on it until `llmgw uncordon {view.node.id}`."
+        age = lasting(scene.age_s(cordoned_s))
+        yield f"It has been cordoned for {age}: nothing new is placed on it until `llmgw uncordon {view.node.id}`."
     if view.drain is not None:
         left_s = scene.left_s(view.drain.deadline_s)
         if view.drain.deadline_s is None:
@@ -69,7 +71,7 @@ def _closed(scene: Scene, view: NodeView) -> Iterator[str]:
             end = "its deadline is over, so the rest is stopped"
         else:
             end = f"what finds no place elsewhere is stopped in {lasting(left_s)}"
-        yield f"It is being drained since {lasting(scene.age_s(view.drain.since_s))}; {end}."
+        yield f"It has been drained for {lasting(scene.age_s(view.drain.since_s))}; {end}."
 
 
 def _devices(scene: Scene, view: NodeView) -> Iterator[str]:
@@ -81,7 +83,7 @@ def _devices(scene: Scene, view: NodeView) -> Iterator[str]:
         yield f"Its inventory is not complete ({problem}): nothing that needs devices is placed on it."
     rows = [device_row(scene, view, device) for device in inventory.devices]
     free = sum(1 for row in rows if row.free)
-    yield f"It has {counted(len(rows), 'device')}, {free} free."
+    yield f"It reports {counted(len(rows), 'device')}, {free} free." if rows else "It reports no devices."
     for row in rows[:MAX_DEVICES]:
         if row.problem:
             yield f"Device {row.index} ({row.kind}) is out of use: {row.problem}."
@@ -121,3 +123,5 @@ def router_sentences(scene: Scene, router: Router) -> Iterator[str]:
         yield f"Telling it the table failed {counted(facts.failures, 'time')} in a row: {row.problem}."
     elif row.problem:
         yield f"Its stream: {row.problem}."
+    if (waiting := scene.waiting("router", router.id)) is not None:
+        yield from waiting_sentences(scene, waiting, router.id)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from llmgw.ids import ReplicaId
+from llmgw.ids import NodeId, ReplicaId
 from llmgw.nodes import NodeView
 from llmgw.replica_state import ReplicaState
 from llmgw.sentences import counted, lasting, names_shown
+from llmgw.showing.explain_waiting import waiting_sentences
 from llmgw.showing.fleet_rows import replica_row
 from llmgw.showing.scene import Scene
 from llmgw.wire import ReplicaReport
@@ -18,8 +19,10 @@ def replica_line(scene: Scene, assignment: Assignment) -> str:
     where = f"on {row.node}" + (f" with {counted(len(assignment.claims), 'device')}" if assignment.claims else "")
     why = f": {row.reason}" if row.reason else ""
     attempt = f", attempt {row.attempt}" if row.attempt > 1 else ""
-    state = f"{_state(row.state, row.published)} {where} for {lasting(row.age_s)}"
-    return f"{row.id} ({row.profile}) is {state}{attempt}{why}."
+    state = f"{_state(row.state, row.published)} {where}, for {lasting(row.age_s)}"
+    if row.state is ReplicaState.UNKNOWN:
+        state = f"out of sight {where}"
+    return f"{row.id} ({row.profile}) is {state}{attempt}{why.rstrip('.')}."
 
 
 def _state(state: ReplicaState, published: bool) -> str:
@@ -33,7 +36,7 @@ def replica_sentences(scene: Scene, assignment: Assignment) -> Iterator[str]:
         yield f"Its devices: {names_shown([c.device for c in assignment.claims])}."
     row = scene.row(assignment)
     if row is not None:
-        yield _reported(row)
+        yield _reported(scene, row, assignment.node)
     if (endpoint := scene.world.table.endpoints.get(assignment.replica)) is not None:
         yield f"Routers send it traffic at {endpoint.url} for {', '.join(endpoint.models)}."
     yield from _stop(scene, assignment)
@@ -56,7 +59,7 @@ def _decided(scene: Scene, assignment: Assignment) -> str:
     return f"It was {how} {age} ago: profile {assignment.profile}, {choice}; attempt {assignment.attempt}."
 
 
-def _reported(row: ReplicaReport) -> str:
+def _reported(scene: Scene, row: ReplicaReport, node: NodeId) -> str:
     details = [
         f"process {row.pid}" if row.pid is not None else "",
         f"port {row.port}" if row.port is not None else "",
@@ -64,18 +67,20 @@ def _reported(row: ReplicaReport) -> str:
         row.reason,
     ]
     said = ", ".join(text for text in details if text)
-    return f"Its node reports it {row.state} for {lasting(row.state_age_s)}" + (f" ({said})." if said else ".")
+    age = lasting(scene.reported_age_s(row, node))
+    return f"{node} reports that it has been {row.state} for {age}" + (f" ({said})." if said else ".")
 
 
 def _stop(scene: Scene, assignment: Assignment) -> Iterator[str]:
     stop = assignment.stop
     if stop is None:
         return
-    yield f"It is to stop since {lasting(scene.age_s(stop.since_s))} ({stop.cause.replace('_', ' ')}): {stop.text}."
+    age = lasting(scene.age_s(stop.since_s))
+    yield f"It has been on the way out for {age} ({stop.cause.replace('_', ' ')}): {stop.text}."
     if stop.commanded and stop.commanded_s is not None:
         yield f"The stop was decided for good {lasting(scene.age_s(stop.commanded_s))} ago: it never serves again."
     elif (waiting := scene.waiting("replica", assignment.replica)) is not None:
-        yield f"Before the stop it {waiting.text}." if waiting.text.startswith("waits") else f"{waiting.text}."
+        yield f"Before it is told to stop: {waiting.text}."
     else:
         yield "The stop can still be taken back."
 
@@ -98,12 +103,13 @@ def unclaimed_sentences(scene: Scene, replica: ReplicaId) -> list[str]:
     view, row = _reporter(scene, replica)
     if view is None or row is None:
         return []
-    said = [f"{replica} runs {row.model} on {view.node.id}, and no assignment claims it.", _reported(row)]
+    known = f"{replica} runs {row.model} on {view.node.id}, and no assignment claims it."
+    said = [known, _reported(scene, row, view.node.id)]
     since_s = scene.world.unclaimed.get(replica)
     if since_s is not None:
-        said.append(f"That is known since {lasting(scene.age_s(since_s))}.")
+        said.append(f"It has been known for {lasting(scene.age_s(since_s))}.")
     if (waiting := scene.waiting("replica", replica)) is not None:
-        said.append(f"It is left alone: {waiting.text}.")
+        said += waiting_sentences(scene, waiting, replica)
     return said
 
 

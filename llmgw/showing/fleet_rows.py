@@ -5,7 +5,7 @@ from llmgw.demand import desired
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.nodes import NodeState, NodeView
 from llmgw.replica_state import ReplicaState
-from llmgw.sentences import cut
+from llmgw.sentences import cut, lasting
 from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
 from llmgw.showing.scene import Scene
 from llmgw.wire import Device, DeviceHealth, ModelState
@@ -36,7 +36,7 @@ class ReplicaRow(View):
     state: ReplicaState
     reason: str = ""
     age_s: float
-    """In this state, by the node's last report; since it was decided while it waits, since the wish while it stops."""
+    """In this state; since it was decided while it waits, since the wish while it stops."""
     url: str | None = None
     attempt: int
     published: bool
@@ -143,7 +143,7 @@ def replica_row(scene: Scene, assignment: Assignment) -> ReplicaRow:
     if assignment.stop is not None:
         age_s = scene.age_s(assignment.stop.since_s)
     else:
-        age_s = round(row.state_age_s, 1) if row is not None else scene.age_s(assignment.created_s)
+        age_s = scene.age_s(assignment.created_s) if row is None else scene.reported_age_s(row, assignment.node)
     return ReplicaRow(
         id=assignment.replica,
         model=assignment.model,
@@ -191,7 +191,7 @@ def override(scene: Scene, model: Model) -> str:
     scale = wishes.scales.get(model.name)
     if scale is not None and (scale.until_s is None or scale.until_s > scene.now_s):
         left_s = scene.left_s(scale.until_s)
-        return f"scaled to {scale.replicas}" + (f" for another {left_s:g} s" if left_s is not None else "")
+        return f"scaled to {scale.replicas}" + (f" for another {lasting(left_s)}" if left_s is not None else "")
     return "woken" if model.name in wishes.wakes else ""
 
 

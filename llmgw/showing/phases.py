@@ -43,7 +43,13 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
 
 
 def unfinished(world: World, now_s: float) -> tuple[str, ...]:
-    """What differs from what is wanted; empty when nothing does."""
+    """What is left to do or to wait for; empty when everything is as wanted."""
+    waits = (f"{counted(len(world.waiting), 'reason')} to wait",) if world.waiting else ()
+    return (*unlike_wanted(world, now_s), *waits)
+
+
+def unlike_wanted(world: World, now_s: float) -> tuple[str, ...]:
+    """What differs from what is wanted, in words; empty when nothing does."""
     lacking = sorted(lacking_models(world, now_s))
     stopping = sum(1 for a in world.assignments.values() if a.stop is not None)
     untold = sum(1 for items in world.outbox.values() if items)
@@ -53,7 +59,6 @@ def unfinished(world: World, now_s: float) -> tuple[str, ...]:
         f"{counted(stopping, 'replica')} on the way out" if stopping else "",
         f"{counted(untold, 'node')} with commands outstanding" if untold else "",
         f"without the newest table: {names_shown(behind)}" if behind else "",
-        f"{counted(len(world.waiting), 'reason')} to wait" if world.waiting else "",
     )
     return tuple(text for text in said if text)
 

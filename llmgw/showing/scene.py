@@ -45,6 +45,12 @@ class Scene:
         view = self.survey.of(assignment.node)
         return None if view is None else view.rows.get(assignment.replica)
 
+    def reported_age_s(self, row: ReplicaReport, node: NodeId) -> float:
+        """How long the engine has been in the state that was reported, now."""
+        seen = self.world.seen.get(node)
+        since_report_s = 0.0 if seen is None or seen.at_s is None else max(0.0, self.now_s - seen.at_s)
+        return round(row.state_age_s + since_report_s, 1)
+
     def is_published(self, replica: ReplicaId) -> bool:
         return replica in self.world.table.endpoints
 

@@ -164,6 +164,16 @@ def silent() -> World:
     return replace(plain(), silence=levels, troubles={"node/node-a": "connection refused"})
 
 
+def not_heard() -> World:
+    """Right after a new run began: what is published stays."""
+    return replace(plain(), seen={})
+
+
+def braked() -> World:
+    text = "3 of 4 nodes fell silent within a minute: nothing is withdrawn or moved for it."
+    return replace(plain(), waiting={"fleet": Waiting("fleet", "brake", text, NOW - 15)})
+
+
 def foreign() -> World:
     owner = Owner(installation="other", fleet="main")
     return replace(plain(), seen={NodeId("node-a"): replace(seen("node-a"), owner=owner)}, assignments={})
@@ -195,12 +205,14 @@ CASES: list[tuple[str, Callable[[], World], str]] = [
     ("a replica that its node refuses", refused, "qwen-2"),
     ("an engine that nobody claims", unclaimed, "old-7"),
     ("a node that is heard", plain, "node/node-a"),
-    ("a node that is not heard yet", plain, "node-c"),
+    ("a node that is not heard yet", not_heard, "node-a"),
     ("a node that is drained", drained, "node-a"),
     ("a node that is lost", silent, "node-a"),
     ("a node of somebody else", foreign, "node-a"),
     ("a router that lags", behind, "edge-1"),
     ("a router that was told nothing", plain, "router/edge-1"),
+    ("the fleet", two_profiles, "fleet"),
+    ("the fleet under the brake", braked, ""),
     ("something unknown", plain, "model/qwne"),
 ]
 

@@ -315,6 +315,13 @@ def test_a_replica_row_says_why_it_is_not_ready() -> None:
     assert (shown.state, shown.reason, shown.published, shown.devices) == ("ready", "", True, ("GPU-qwen-1",))
 
 
+def test_an_age_grows_after_the_report_that_told_it() -> None:
+    start = steady()
+    report = replace(start.seen[NodeId("node-a")], at_s=NOW - 3_600)
+    (shown,) = views.replicas(replace(start, seen={NodeId("node-a"): report}), NOW).replicas
+    assert shown.age_s == 3_612.0
+
+
 def test_a_replica_that_waits_for_devices_names_their_holder() -> None:
     start = steady()
     claims = start.assignments[ReplicaId("qwen-1")].parts
@@ -381,7 +388,7 @@ def test_views_of_an_empty_world_say_something() -> None:
     assert views.models(empty, NOW).models == ()
     assert views.endpoints(empty).endpoints == ()
     assert views.targets(empty, 1).targets == ()
-    assert not views.explain(empty, "", NOW).known
+    assert views.explain(empty, "", NOW).sentences == ("Fleet main: no catalog, generation 0 of its catalog.",)
 
 
 @given(

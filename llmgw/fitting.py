@@ -1,0 +1,40 @@
+"""Which devices meet what a profile asks: kind, memory and number, of equals the smallest and then the lowest index."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from llmgw.catalog import Accelerators
+from llmgw.wire import Device
+
+
+def pick(asked: Sequence[Accelerators], free: Sequence[Device]) -> list[Device] | None:
+    """Devices for all entries, the most demanding first; of those that do, the smallest, then the lowest index."""
+    if sum(entry.count for entry in asked) > len(free):
+        return None
+    left = sorted(free, key=lambda d: (d.memory_mib or 0, d.index, d.id))
+    taken: list[Device] = []
+    for entry in sorted(asked, key=lambda e: (-(e.memory_mib or 0), e.kind is None, e.kind or "", -e.count)):
+        fitting = [d for d in left if fits(entry, d)][: entry.count]
+        if len(fitting) < entry.count:
+            return None
+        taken += fitting
+        left = [d for d in left if d not in fitting]
+    return sorted(taken, key=lambda d: (d.index, d.id))
+
+
+def fits(entry: Accelerators, device: Device) -> bool:
+    """Kind and memory. Unknown memory is neither zero nor infinite: it meets no demand for a size."""
+    if entry.memory_mib is not None and (device.memory_mib is None or device.memory_mib < entry.memory_mib):
+        return False
+    return entry.kind is None or is_kind(entry.kind, device.kind)
+
+
+def is_kind(asked: str, reported: str) -> bool:
+    """Every word of the asked kind is one of the reported: `h100` is an `NVIDIA H100 80GB HBM3`, not an `H10`."""
+    return _words(asked) <= _words(reported)
+
+
+@lru_cache(maxsize=1024)
+def _words(kind: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W_]+", kind.casefold()))

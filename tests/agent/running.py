@@ -1,0 +1,171 @@
+"""A real agent process and what the plane would do with it: batches, and waiting on its held report stream."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId
+from llmgw.wire import (
+    BatchReply,
+    Command,
+    CommandBatch,
+    DeviceClaim,
+    LaunchSpec,
+    NodeReport,
+    ReplicaReport,
+    Start,
+    Stop,
+    StopBehaviour,
+    Token,
+)
+
+NODE = NodeId("n1")
+LIMIT_S = 20.0
+
+
+def token(seq: int, installation: str = "here", epoch: int = 1) -> Token:
+    return Token(installation=installation, fleet="f", epoch=epoch, seq=seq)
+
+
+def stub(*args: str, start_limit_s: float = 30.0, name: str = "m", term_limit_s: float = 2.0) -> LaunchSpec:
+    """A launch of the stub engine."""
+    head = ("${llmgw:python}", "-m", "agent.stub_engine", "--served-model-name", name, "--port", "${llmgw:port}")
+    limits = StopBehaviour(term_limit_s=term_limit_s, second_term_limit_s=0.3, kill_limit_s=3.0)
+    return LaunchSpec(engine="stub", argv=(*head, *args), served_name=name, stop=limits, start_limit_s=start_limit_s)
+
+
+def start(replica: str, launch: LaunchSpec, *devices: str, fingerprint: str = "fp") -> Start:
+    return Start(
+        replica=ReplicaId(replica),
+        model=ModelName("m"),
+        fingerprint=Fingerprint(fingerprint),
+        attempt=1,
+        launch=launch,
+        claims=tuple(DeviceClaim(device=DeviceId(d)) for d in devices),
+    )
+
+
+def stop(replica: str) -> Stop:
+    return Stop(replica=ReplicaId(replica), reason="the test asks")
+
+
+class Agent:
+    """One agent's life after life on the same state folder and port."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: asyncio.subprocess.Process | None = None
+        self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
+
+    async def begin(self, *flags: str) -> None:
+        argv = [
+            *(sys.executable, "-m", "agent.main", "--node-id", NODE, "--listen", f"127.0.0.1:{self.port}"),
+            *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", "4xsim:24GiB", *flags),
+            *("--port-range", f"{20000 + self.port % 200 * 100}-{20000 + self.port % 200 * 100 + 99}"),
+        ]
+        with (self.state_dir.parent / "agent.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    if (await self.http.get("/healthz")).status_code == 200:
+                        return
+                await asyncio.sleep(0.02)
+
+    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End the agent alone; its exit code."""
+        if self.process is None:
+            raise AssertionError("no agent runs")
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.process.wait()
+
+    async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
+        batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
+        return await self.http.post("/v1/commands", content=batch.model_dump_json(), headers=JSON)
+
+    async def send(self, seq: int, *commands: Command) -> BatchReply:
+        answer = await self.post(seq, *commands)
+        assert answer.status_code == 200, answer.text
+        return BatchReply.model_validate_json(answer.content)
+
+    async def report(self, test: Callable[[NodeReport], bool] = lambda _: True) -> NodeReport:
+        """The first report that satisfies `test`."""
+        seen: NodeReport | None = None
+        try:
+            async with asyncio.timeout(LIMIT_S), self.http.stream("GET", "/v1/state", timeout=None) as stream:
+                async for line in stream.aiter_lines():
+                    if line.strip():
+                        seen = NodeReport.model_validate_json(line)
+                        if test(seen):
+                            return seen
+        except TimeoutError:
+            raise AssertionError(f"never so; last seen: {seen}") from None
+        raise AssertionError("the stream ended")
+
+    async def row(self, replica: str, *states: str) -> ReplicaReport:
+        """The replica's row once it is in one of `states`."""
+        report = await self.report(lambda r: any(x.replica == replica and x.state in states for x in r.replicas))
+        return next(x for x in report.replicas if x.replica == replica)
+
+    async def without(self, replica: str) -> NodeReport:
+        return await self.report(lambda r: all(x.replica != replica for x in r.replicas))
+
+    def ours(self) -> Sequence[psutil.Process]:
+        """Live processes that carry a mark of this state folder."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if str(self.state_dir) in process.environ().get("LLMGW_RECORD", "") and process.status() != "zombie":
+                    found.append(process)
+        return found
+
+    async def clean(self) -> None:
+        for process in self.ours():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if self.process is not None:
+            await self.kill()
+        await self.http.aclose()
+
+
+JSON = {"content-type": "application/json"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def agent_in(folder: Path, *flags: str) -> AsyncIterator[Agent]:
+    state = folder / "state"
+    state.mkdir()
+    agent = Agent(state)
+    try:
+        await agent.begin(*flags)
+        yield agent
+    finally:
+        await agent.clean()
+
+
+def alive(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return psutil.Process(pid).status() != "zombie"
