@@ -10,25 +10,11 @@ from collections.abc import Awaitable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import aiohttp
-from temporalio.client import RPCError, WorkflowQueryFailedError
-
 from workers.devstack.layout import StackError, free_row
 from workers.devstack.parts import find_programs
 from workers.devstack.show import Lines
 from workers.devstack.stack import absolute, prepared
 from workers.devstack.steps import END, STEPS, Scene, Step, StepFailedError
-
-EXPECTED = (
-    StepFailedError,
-    StackError,
-    RPCError,
-    WorkflowQueryFailedError,
-    aiohttp.ClientError,
-    OSError,
-    TimeoutError,
-)
-"""What a step fails with when the stack, not the step, is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +62,29 @@ async def _steps(scene: Scene, show: Lines, stop: asyncio.Event) -> list[Outcome
     outcomes: list[Outcome] = []
     try:
         for step in STEPS:
-            outcomes.append(await _unless(stop, step.name, _run(step, scene)))
+            outcomes.append(await _unless(stop, step.name, run_step(step, scene)))
             _tell(show, outcomes[-1])
             if not outcomes[-1].ok:
                 break
     finally:
-        outcomes.append(await _run(END, scene))
+        outcomes.append(await run_step(END, scene))
         _tell(show, outcomes[-1])
     return outcomes
 
 
-async def _run(step: Step, scene: Scene) -> Outcome:
+async def run_step(step: Step, scene: Scene) -> Outcome:
     began = time.monotonic()
     try:
         async with asyncio.timeout(step.limit_s):
             detail, ok = await step.act(scene), True
-    except EXPECTED as error:
-        told = str(error) or f"not done after {step.limit_s:g} s"
-        detail, ok = f"{told} (logs: {scene.stack.layout.logs})", False
+    except TimeoutError:
+        detail, ok = f"not done after {step.limit_s:g} s", False
+    except (StepFailedError, StackError) as error:
+        detail, ok = str(error), False
+    except Exception as error:  # the check answers whatever happens; what is unforeseen is told by its type too
+        detail, ok = f"{type(error).__name__}: {error}", False
+    if not ok:
+        detail += f" (logs: {scene.stack.layout.logs})"
     return Outcome(step.name, _ms_since(began), ok, detail)
 
 

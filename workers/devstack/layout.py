@@ -106,8 +106,12 @@ def hold(root: Path) -> Iterator[None]:
 
     The kernel lets go of the lock when the holder dies, however it dies.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("a+") as file:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        opened = (root / "lock").open("a+")
+    except OSError as error:
+        raise StackError(f"{root} cannot hold a dev stack ({error.strerror}): give another --state-dir DIR") from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
-from temporalio.client import RPCError, WorkflowQueryFailedError
+from temporalio.exceptions import TemporalError
 
 from workers.devstack import example
 from workers.devstack.guide import guide
@@ -62,9 +62,12 @@ async def run(root: Path, first_port: int | None, show: Show) -> int:
             hurry.append(stack.hurry.set)
             return await _live(stack, show, stop)
     except StackError as error:
-        show.settle()
-        show.say(str(error))
-        return 1
+        problem = str(error)
+    except TemporalError as error:
+        problem = f"Temporal or its worker does not answer: {error}"
+    show.settle()
+    show.say(problem)
+    return 1
 
 
 async def _live(stack: Stack, show: Show, stop: asyncio.Event) -> int:
@@ -94,12 +97,14 @@ async def _come_up_and_follow(stack: Stack, show: Show) -> None:
     example.write_catalog(layout.next_catalog, example.second_catalog(layout, llama))
     if is_example := await stack.apply_example():
         example.write_catalog(layout.catalog, example.first_catalog(layout, llama))
+    if strangers := await stack.unobserved():
+        show.say(f"the catalog in force does not have {', '.join(strangers)}: apply one that does")
     await _until_models_ready(stack, show)
     show.settle()
-    print(guide(layout, stack.programs, stack.supervisor.pid(WORKER), is_example), flush=True)
+    show.page(guide(layout, stack.programs, stack.supervisor.pid(WORKER), is_example))
     while True:
         await asyncio.sleep(FOLLOW_S)
-        with suppress(RPCError, WorkflowQueryFailedError):  # a worker or Temporal is away: it comes again
+        with suppress(TemporalError):  # a worker or Temporal is away: it comes again
             show.models(await stack.models())
             show.status(await stack.status())
 
@@ -108,10 +113,11 @@ async def _until_models_ready(stack: Stack, show: Show) -> None:
     """Wait until everything wanted is ready; past the limit say so and go on, since the fleet goes on trying."""
     deadline = asyncio.get_running_loop().time() + READY_S
     while True:
-        rows = await stack.models()
-        show.models(rows)
-        if all(row.ready >= row.wanted for row in rows):
-            return
+        with suppress(TemporalError):
+            rows = await stack.models()
+            show.models(rows)
+            if all(row.ready >= row.wanted for row in rows):
+                return
         if asyncio.get_running_loop().time() > deadline:
             show.say(f"not everything is ready after {READY_S:g} s; `llmgw explain model/NAME` says why")
             return
@@ -127,7 +133,7 @@ def _on_signals(stop: asyncio.Event, hurry: Sequence[Callable[[], None]]) -> Non
                 act()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, heard)
 
 
@@ -143,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     code = main()
     # The Temporal client may abort while Python takes itself apart (sdk-python#300): leave before that.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

@@ -5,6 +5,7 @@ It only shows. Rows come in order and are never taken back.
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO, Protocol
 
 from rich.console import Console
@@ -29,6 +30,9 @@ class Show(Protocol):
         """Everything is up: from now on, only what changes."""
 
     def say(self, text: str) -> None: ...
+
+    def page(self, text: str) -> None:
+        """A text of its own, as it is."""
 
 
 WORDS = {
@@ -85,7 +89,12 @@ class Lines:
         """Lines are always only what changes."""
 
     def say(self, text: str) -> None:
-        print(f"{self.stamp()}  {text}", file=self._out, flush=True)
+        with suppress(OSError):  # the terminal is closed: the stack still has to end in order
+            print(f"{self.stamp()}  {text}", file=self._out, flush=True)
+
+    def page(self, text: str) -> None:
+        with suppress(OSError):
+            print(text, file=self._out, flush=True)
 
     def stamp(self) -> str:
         return f"{self.since_start_s():6.1f} s"
@@ -120,7 +129,8 @@ class Screen(Lines):
     def settle(self) -> None:
         self._refresh()
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def say(self, text: str) -> None:

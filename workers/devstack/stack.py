@@ -13,8 +13,9 @@ from pathlib import Path
 
 import aiohttp
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.client import Client, RPCError, WorkflowQueryFailedError
+from temporalio.client import Client, RPCError
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import TemporalError
 
 from llmgw.plan import Judgement, Verdict
 from llmgw.views import ModelRow, ReplicaRow, Status
@@ -30,8 +31,8 @@ from workers.devstack.layout import (
     remembered_ports,
 )
 from workers.devstack.owned import Owned, end, owned
-from workers.devstack.parts import FLEET, Answers, Programs, Questions, stages
-from workers.devstack.supervisor import Change, Supervisor
+from workers.devstack.parts import FLEET, ROUTER, Answers, Programs, Questions, stages
+from workers.devstack.supervisor import Change, PartState, Supervisor
 from workflows import names
 from workflows.client import Fleet
 
@@ -110,7 +111,7 @@ class Stack:
     async def _fleet_answers(self) -> bool:
         try:
             await self.status()
-        except (RPCError, WorkflowQueryFailedError):
+        except TemporalError:
             return False
         return True
 
@@ -137,6 +138,13 @@ class Stack:
     async def replicas(self) -> tuple[ReplicaRow, ...]:
         pages = await self.fleet.pages(names.REPLICAS)
         return tuple(ReplicaRow.model_validate(row) for page in pages for row in page["replicas"])
+
+    async def unobserved(self) -> tuple[str, ...]:
+        """Our agents and router that the catalog in force does not name at their present address."""
+        known = {target["url"] for page in await self.fleet.pages(names.TARGETS) for target in page["targets"]}
+        return tuple(
+            f"{name} ({self.layout.url(name)})" for name in (*NODES, ROUTER) if self.layout.url(name) not in known
+        )
 
     async def apply(self, catalog: example.Json) -> Verdict:
         """Replace the catalog. StackError with every problem when it is not accepted."""
@@ -203,7 +211,9 @@ async def prepared(
     The caller ends it. StackError when the folder or a port is taken.
     """
     with hold(root):
-        left = await end(lambda: tuple(p for p in owned(root) if p.part is not None), LEFTOVER_LIMITS_S)
+        for process in (leftovers := _leftovers(root)):
+            tell(Change(process.part or "", PartState.ENDED, text=f"left by a stack that was killed, {process}"))
+        left = await end(lambda: _leftovers(root), LEFTOVER_LIMITS_S) if leftovers else ()
         if left:
             raise StackError(f"of a stack that was killed, {Remains(left)} does not end: end it by hand")
         ports = choose_ports(remembered_ports(root), first_port)
@@ -213,6 +223,11 @@ async def prepared(
             await asyncio.to_thread(example.write_models, root / "models")
         async with aiohttp.ClientSession() as http:
             yield Stack(layout, programs, http, tell)
+
+
+def _leftovers(root: Path) -> tuple[Owned, ...]:
+    """Parts of an earlier stack; engines are not among them: the agents take those over."""
+    return tuple(process for process in owned(root) if process.part is not None)
 
 
 def absolute(root: Path) -> Path:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
-from temporalio.client import RPCError, WorkflowQueryFailedError
+from temporalio.exceptions import TemporalError
 
 from llmgw.ids import ReplicaId
 from llmgw.plan import Judgement
@@ -30,6 +30,7 @@ LOOK_S = 0.05
 LEAVING = "leaving"
 TOKENS, TOKEN_DELAY_S = 100, 0.05
 """The open stream lasts 5 s, many times what withdrawing takes."""
+MAX_SHOWN_CHARS = 80
 POLICY = {"removal_grace_s": 1.0}
 
 
@@ -46,6 +47,8 @@ class Scene:
     """Every engine process seen, and its replica."""
     ports: set[int] = field(default_factory=set)
     """Every engine port seen."""
+    nodes: dict[ReplicaId, str] = field(default_factory=dict)
+    """Where every replica seen is."""
 
     @property
     def router(self) -> str:
@@ -58,7 +61,9 @@ class Scene:
         """What the agents say of their replicas now."""
         found: dict[ReplicaId, ReplicaReport] = {}
         for node in NODES:
-            found |= await traffic.agent_rows(self.stack.http, self.stack.layout.url(node))
+            rows = await traffic.agent_rows(self.stack.http, self.stack.layout.url(node))
+            self.nodes |= dict.fromkeys(rows, node)
+            found |= rows
         for row in found.values():
             if row.pid is not None:
                 self.pids[row.pid] = row.replica
@@ -144,6 +149,10 @@ def _is_own(scene: Scene, model: str, text: str) -> bool:
     return text.startswith(MODELS[name].text)
 
 
+def _short(text: str) -> str:
+    return repr(text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…")
+
+
 # --- the steps -----------------------------------------------------------------------------------------------------
 
 
@@ -166,13 +175,13 @@ async def first_catalog(scene: Scene) -> str:
 
 async def by_name(scene: Scene) -> str:
     await _answers(scene, FIRST)
-    return f"{FIRST} answers {(await scene.ask(FIRST)).text!r}"
+    return f"{FIRST} answers {_short((await scene.ask(FIRST)).text)}"
 
 
 async def by_alias(scene: Scene) -> str:
     answer = await scene.ask(ALIAS)
     prove(answer.status == 200 and _is_own(scene, ALIAS, answer.text), answer)
-    return f"{ALIAS} answers {answer.text!r}"
+    return f"{ALIAS} answers {_short(answer.text)}"
 
 
 async def streams(scene: Scene) -> str:
@@ -187,27 +196,35 @@ async def model_leaves(scene: Scene) -> str:
     """Traffic stops first, then the open stream ends by itself, then the engine is told to stop."""
     before = await scene.ready(LEAVING)
     prove(len(before) == 1, f"{len(before)} ready replicas of {LEAVING}")
-    engine, got = before[0], Stream()
-    streaming = asyncio.create_task(traffic.stream(scene.stack.http, scene.router, LEAVING, TOKENS, got))
+    engine, got, http = before[0], Stream(), scene.stack.http
+    agent = scene.stack.layout.url(scene.nodes[engine.replica])
+    streaming = asyncio.create_task(_timed(traffic.stream(http, scene.router, LEAVING, TOKENS, got)))
+    stopping = asyncio.create_task(traffic.first_stop(http, agent, engine.replica))
     try:
         await asyncio.wait_for(got.began.wait(), 10.0)
         began = time.monotonic()
         await _send(scene, "catalog-without-leaving", _catalog(scene, _tiny(scene, SECOND)))
         await until(lambda: _still_served(scene, LEAVING))
-        refused_ms = _ms_since(began)
+        refused = time.monotonic()
         # Asked only after the refusal: an engine that is ready now was not told to stop before it.
         await _prove_untouched(scene, engine, f"after {LEAVING} was refused")
         prove(not streaming.done(), f"the stream was over before its model was refused: {got}")
-        await streaming
+        ended, told = await streaming, await stopping
     finally:
         streaming.cancel()
-    ended_ms = _ms_since(began)
+        stopping.cancel()
     prove(got.is_done and len(got.pieces) == TOKENS, f"the open stream: {got}; {TOKENS} pieces were asked for")
     await until(lambda: _still_there(scene, engine))
-    return (
-        f"refused after {refused_ms} ms, its engine untouched then; its open stream complete after {ended_ms} ms; "
-        f"its engine gone after {_ms_since(began)} ms"
-    )
+    order = {"refused": refused, "open stream complete": ended, "engine told to stop": told, "gone": time.monotonic()}
+    said = ", ".join(f"{what} at {round((at - began) * 1000)} ms" for what, at in order.items())
+    prove(list(order.values()) == sorted(order.values()), said)
+    return said
+
+
+async def _timed(work: Awaitable[None]) -> float:
+    """Do it; the moment at which it was done."""
+    await work
+    return time.monotonic()
 
 
 async def _still_served(scene: Scene, model: str) -> str:
@@ -229,7 +246,7 @@ async def _still_there(scene: Scene, engine: ReplicaReport) -> str:
 
 async def new_model(scene: Scene) -> str:
     took = await _answers(scene, SECOND)
-    return f"{SECOND} answers after {took} ms more: {(await scene.ask(SECOND)).text!r}"
+    return f"{SECOND} answers after {took} ms more: {_short((await scene.ask(SECOND)).text)}"
 
 
 async def broken_catalog(scene: Scene) -> str:
@@ -269,7 +286,7 @@ async def worker_killed(scene: Scene) -> str:
 
 
 async def _acts(scene: Scene, old: str) -> str:
-    with suppress(RPCError, WorkflowQueryFailedError):
+    with suppress(TemporalError):
         acting = (await scene.stack.status()).acting
         return "" if acting != old else f"{acting} acts"
     return "no worker answers"

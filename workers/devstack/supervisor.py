@@ -125,8 +125,6 @@ class Supervisor:
             if time.monotonic() > deadline:
                 raise StackError(f"{run.part.name} is not ready after {run.part.ready_limit_s:g} s.{_tail(run)}")
             await asyncio.sleep(POLL_S)
-        if run.process.returncode is not None:  # something else answered in its place
-            raise StackError(f"{run.part.name} ended with {_ending(run)}, but its port answers.{_tail(run)}")
         self._tell(Change(run.part.name, PartState.READY, _ms_since(run.started), f"process {run.process.pid}"))
 
     async def _keep(self, run: _Run) -> None:

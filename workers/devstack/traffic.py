@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from llmgw.ids import ReplicaId
-from llmgw.wire import NodeReport, ReplicaReport
+from llmgw.wire import EngineState, NodeReport, ReplicaReport
 
 LIMIT = aiohttp.ClientTimeout(total=20.0)
 
@@ -85,6 +86,18 @@ async def agent_rows(http: aiohttp.ClientSession, agent: str) -> Mapping[Replica
             if held.content.at_eof():
                 return {}
     return {row.replica: row for row in NodeReport.model_validate_json(line).replicas}
+
+
+async def first_stop(http: aiohttp.ClientSession, agent: str, replica: ReplicaId) -> float:
+    """The moment (`time.monotonic`) at which the node first reports the replica as stopping, or not at all."""
+    async with http.get(f"{agent}/v1/state", timeout=aiohttp.ClientTimeout(total=None, sock_read=10.0)) as held:
+        async for line in held.content:
+            if not line.strip():
+                continue
+            rows = {row.replica: row for row in NodeReport.model_validate_json(line).replicas}
+            if replica not in rows or rows[replica].state is EngineState.STOPPING:
+                return time.monotonic()
+    raise aiohttp.ClientPayloadError("the agent ended its report stream")
 
 
 def _asked(model: str, max_tokens: int) -> dict[str, object]:
