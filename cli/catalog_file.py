@@ -43,13 +43,7 @@ def read(path: Path) -> Source:
 
 def parse(text: str) -> Source:
     """The one document in `text`. JSON is read as YAML, which it is, so both have positions."""
-    try:
-        loader = yaml.SafeLoader(text)
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        what = f"the character U+{error.character:04X} is not allowed"
-        raise UnreadableError(Problem("", what, "take it out", line=line, column=column)) from error
+    loader = _loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -71,6 +65,16 @@ def parse(text: str) -> Source:
     finally:
         loader.dispose()
     return Source(raw, lines)
+
+
+def _loader(text: str) -> yaml.SafeLoader:
+    try:
+        return yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        what = f"the character U+{error.character:04X} is not allowed"
+        raise UnreadableError(Problem("", what, "take it out", line=line, column=column)) from error
 
 
 def _walk(node: yaml.Node, at: At, lines: dict[At, Position], duplicates: list[Problem], inside: set[int]) -> None:
