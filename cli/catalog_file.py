@@ -1,7 +1,5 @@
 """Reading a catalog file: YAML or JSON into plain values, with the position of every part. Never judges the content."""
 
-import json
-from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,10 @@ from llmgw.problems import Path as At
 from llmgw.problems import Position, Problem
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_PARTS = 200_000
+"""Values of a document with its anchors spread; a catalog at its size limit has fewer."""
+
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def read(path: Path) -> Source:
 
 def parse(text: str) -> Source:
     """The one document in `text`. JSON is read as YAML, which it is, so both have positions."""
-    loader = yaml.SafeLoader(text)
+    loader = _loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -51,7 +53,7 @@ def parse(text: str) -> Source:
         _walk(node, (), lines, duplicates, set())
         if duplicates:
             raise UnreadableError(*duplicates)
-        raw = loader.construct_document(node)
+        raw = _plain(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
@@ -62,11 +64,23 @@ def parse(text: str) -> Source:
         raise UnreadableError(Problem("", str(error).splitlines()[0][:200], "mend the YAML")) from error
     finally:
         loader.dispose()
-    return Source(_plain(raw), lines)
+    return Source(raw, lines)
+
+
+def _loader(text: str) -> yaml.SafeLoader:
+    try:
+        return yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        what = f"the character U+{error.character:04X} is not allowed"
+        raise UnreadableError(Problem("", what, "take it out", line=line, column=column)) from error
 
 
 def _walk(node: yaml.Node, at: At, lines: dict[At, Position], duplicates: list[Problem], inside: set[int]) -> None:
     """Positions of every part; a key given twice is a problem, with both lines."""
+    if len(lines) > MAX_PARTS:
+        raise ValueError(f"more than {MAX_PARTS:,} parts: anchors that multiply each other?")
     lines.setdefault(at, Position(node.start_mark.line + 1, node.start_mark.column + 1))
     if id(node) in inside:
         return  # an anchor inside itself; the constructor refuses it
@@ -77,6 +91,8 @@ def _walk(node: yaml.Node, at: At, lines: dict[At, Position], duplicates: list[P
     elif isinstance(node, yaml.MappingNode):
         first: dict[str, int] = {}
         for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                key.tag = _TEXT  # a name is what is written: `on` and `no` are no switches, `1` is no number
             name = str(key.value)
             line = key.start_mark.line + 1
             if name in first and name != "<<":
@@ -91,13 +107,9 @@ def _walk(node: yaml.Node, at: At, lines: dict[At, Position], duplicates: list[P
 def _plain(value: Any) -> object:
     """JSON types only: dates and other YAML inventions become text, keys become text."""
     if isinstance(value, dict):
-        return {_key(k): _plain(v) for k, v in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(v) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)
-
-
-def _key(key: Hashable) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)

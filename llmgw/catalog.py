@@ -38,6 +38,7 @@ MAX_COMPRESSED_BYTES = 2 * 1024 * 1024
 """The same when `llmgw apply` sends it compressed."""
 
 DAY_S = 86_400.0
+MAX_REPLICAS = 10_000
 
 IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -186,21 +187,24 @@ class EngineExtension(Part):
 
 
 def _replica_bounds(raw: object) -> object:
-    """A number n means exactly n; an absent `max` is the larger of `min` and 1."""
+    """A number n means exactly n; an absent `max` is the larger of `min` and 1.
+
+    What is made here stays in bounds: the one number that was written is the one that is refused.
+    """
     if isinstance(raw, int) and not isinstance(raw, bool):
-        return {"min": raw, "max": raw}
+        return {"min": raw, "max": min(max(raw, 0), MAX_REPLICAS)}
     if isinstance(raw, Mapping) and "max" not in raw:
         low = raw.get("min", 1)
-        return {**raw, "max": max(low, 1) if isinstance(low, int) else 1}
+        return {**raw, "max": min(max(low, 1), MAX_REPLICAS) if isinstance(low, int) else 1}
     return raw
 
 
 class Replicas(Part):
     """How many replicas: between the bounds the count is moved by wake, idle and `scale`."""
 
-    min: Annotated[Count, Field(ge=0, le=10_000)] = 1
+    min: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Kept running always; 0 lets the model sleep."""
-    max: Annotated[Count, Field(ge=0, le=10_000)] = 1
+    max: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Never more than this. Absent: the larger of `min` and 1."""
 
     @model_validator(mode="before")

@@ -26,7 +26,7 @@ OPENING = "${llmgw:"
 
 _PLACEHOLDER = re.compile(r"\$\{llmgw:([^{}]*)\}")
 _NAMED_PORT = re.compile(r"port:(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
-_SHELL = re.compile(r"\$\{(?!llmgw:)[A-Za-z_][^{}]*")
+_SHELL = re.compile(r"\$\{(?!llmgw:)([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def placeholder(key: str) -> str:
@@ -51,9 +51,11 @@ def is_broken(text: str) -> bool:
 
 
 def shell_like(text: str) -> str | None:
-    """The first `${WORD…}` in `text` that looks as if somebody expected it to be expanded."""
+    """The first `${WORD…}` in `text` that looks as if somebody expected it to be expanded; never what follows WORD,
+    because the default in `${TOKEN:-…}` may be the secret itself.
+    """
     match = _SHELL.search(text)
-    return match[0] + "}" if match else None
+    return f"${{{match[1]}}}" if match else None
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ Rules are rows of `RULES`, each a function over the raw input (`llmgw.checking`)
 mistake in another. Only what needs an accepted catalog (size, fit) waits for the shape to be right.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
 from llmgw.checking import fleet, launches, names, secrets, structure
 from llmgw.checking.sent import Rule, Sent
-from llmgw.problems import Finding, Lines, Problem, Severity, placed
+from llmgw.problems import Finding, Lines, Position, Problem, Severity, placed, position_of
 
 catalog_schema = structure.catalog_schema
 
@@ -57,7 +57,7 @@ def check(
     found += [finding for rule in RULES for finding in rule(sent)]
     if catalog is not None:
         found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
-    found.sort(key=str)
+    found.sort(key=_document_order(sent.lines))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)
     return Checked(None if problems else catalog, problems, warnings)
@@ -82,8 +82,11 @@ def _too_large(catalog: Catalog, limit_bytes: int) -> Iterator[Finding]:
         )
 
 
-class _Order:  # LOCAL, never committed
-    def __init__(self, raw: object) -> None: ...
+def _document_order(lines: Lines) -> Callable[[Finding], tuple[object, ...]]:
+    """Sorts by position where the source has them, then by path: list items by number, keys by name."""
 
-    def key(self, finding: Finding) -> str:
-        return str(finding.at)
+    def key(finding: Finding) -> tuple[object, ...]:
+        steps = tuple((0, step, "") if isinstance(step, int) else (1, 0, step) for step in finding.at)
+        return position_of(finding.at, lines) or Position(0, 0), steps
+
+    return key

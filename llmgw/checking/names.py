@@ -1,5 +1,6 @@
 """Rules about names: who claims which, which look alike, and which can never work all the way to a client."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -150,8 +151,13 @@ def duplicate_ids(sent: Sent) -> Iterator[Finding]:
         for at, profile in parts(model, "profiles", EACH, at=owner):
             yield from _repeated("port", texts(profile, "ports", EACH, at=at), lines)
     for section in ("nodes", "routers"):
-        urls = ((at, url.rstrip("/").casefold()) for at, url in texts(raw, section, EACH, "url"))
+        urls = ((at, _without_user(url.rstrip("/").casefold())) for at, url in texts(raw, section, EACH, "url"))
         yield from _repeated("URL", urls, lines)
+
+
+def _without_user(url: str) -> str:
+    """`url` without a user and password: these are refused elsewhere, and must not be quoted."""
+    return re.sub(r"//[^/]*@", "//", url)
 
 
 def _repeated(kind: str, found: Iterable[tuple[Path, str]], lines: Lines) -> Iterator[Finding]:

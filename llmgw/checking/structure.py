@@ -67,7 +67,7 @@ def _missing(at: Path, _: ErrorDetails) -> Words:
 
 def _unknown_field(at: Path, _: ErrorDetails) -> Words:
     word = str(at[-1])
-    meant = _ELSEWHERE.get(word.casefold().replace("-", "_"))
+    meant = _ELSEWHERE.get(word.casefold().replace("-", "_")) if len(at) > 1 else None
     return f"there is no field {quoted(word)} here", meant or did_you_mean(word, fields_at(at[:-1]))
 
 
@@ -196,12 +196,15 @@ _ELSEWHERE = {
     "adapters": "adapters have no field: an engine loads them by its args, under names of its own",
     "schedule": "replicas have no schedule here: change the catalog, or use `llmgw scale`",
 }
-"""Fields of other systems, and what says the same here."""
+"""Fields of a model in other systems, and what says the same here."""
 
 
 def _limit(detail: ErrorDetails, key: str) -> Any:
     return detail.get("ctx", {}).get(key, "")
 
+
+_SHOWN_BELOW = 10**30
+"""Python refuses to write numbers of some thousand digits, and nobody would read them."""
 
 _PRIVATE = frozenset({"env", "secrets", "args", "command"})
 
@@ -218,7 +221,7 @@ def _shown(at: Path, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return "a number" if private else f"the number {str(value)[:40]}"
+        return "a number" if private or abs(value) > _SHOWN_BELOW else f"the number {value}"
     if isinstance(value, str):
         return "the text there" if private else f"the text {quoted(value)}"
     return f"a {type(value).__name__}"
