@@ -22,7 +22,7 @@ CALM_S = 700.0
 
 def fleet(seed: int) -> SimFleet:
     """A fresh fleet whose network is as good or bad as the seed says."""
-    rng = random.Random(seed)  # noqa: S311 - a story, not a secret
+    rng = random.Random(seed)
     slow = rng.choice((0.0, 0.05, 0.5, 0.8))
 
     def delay() -> float:
@@ -37,7 +37,7 @@ def fleet(seed: int) -> SimFleet:
 
 
 def story(seed: int) -> list[Happening]:
-    rng = random.Random(-seed - 1)  # noqa: S311 - a story, not a secret
+    rng = random.Random(-seed - 1)
     return faults.happenings(rng, NODES, ROUTERS, rng.randint(5, 45))
 
 
