@@ -68,9 +68,9 @@ class Lane(ABC):
     def work(self) -> None:
         """Whatever has become due."""
         now_s = self.fleet.now_s
-        for packet in [p for p in self.late if p.arrives_s <= now_s]:
-            self.late.remove(packet)
-            packet.arrive()
+        for late in [p for p in self.late if p.arrives_s <= now_s]:
+            self.late.remove(late)
+            late.arrive()
         packet = self.packet
         if packet is None:
             return
