@@ -61,6 +61,13 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
     "a number of 5000 digits": (launched(priority=10**5000), f"{AT}.priority", "out of range", "at most"),
     "a URL without its scheme": ({"nodes": [node(url="gpu-07:7070")]}, "nodes[0].url", "http://", "correct"),
     "suspect after lost": ({"policy": {"suspect_after_s": 90}}, "policy", "above lost_after_s", "correct"),
+    "a field of an extension": (
+        {"engines": {"e": {"base": "vllm", "heath_path": "/x"}}},
+        "engines.e.heath_path",
+        "no field",
+        'did you mean "health_path"',
+    ),
+    "a variable with a blank": (launched(env={"A B": "1"}), f'{AT}.env["A B"]', "cannot be a name", "letters, digits"),
     # twice
     "two pools of one name": ({"pools": [{"name": "x"}] * 2}, "pools[1].name", "first as pools[0].name", "take one"),
     "two nodes of one id": (
