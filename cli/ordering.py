@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from cli import tables
 from cli.agents import node_at
 from cli.looking import rows
-from cli.reach import OK, REFUSED, Options, leave, show, with_fleet
+from cli.reach import OK, REFUSED, USAGE, Options, fail, leave, show, with_fleet
 from llmgw.node_orders import NodesAdd
 from llmgw.order import Order
 from llmgw.orders import ORDERS
@@ -92,10 +92,13 @@ def _plain(annotation: Any) -> Any:
 
 
 def _value(field: str, value: Any) -> Any:
-    """Labels are given as JSON, or as A=B,C=D."""
+    """Labels are given as JSON, or as A=B,C=D; anything else is wrong usage."""
     if field != "labels" or not isinstance(value, str):
         return value
-    return json.loads(value) if value.startswith("{") else dict(pair.split("=", 1) for pair in value.split(","))
+    try:
+        return json.loads(value) if value.startswith("{") else dict(pair.split("=", 1) for pair in value.split(","))
+    except ValueError:
+        fail(USAGE, f"--labels takes A=B,C=D or a JSON object, not {value[:100]!r}")
 
 
 async def _give(options: Options, fleet: Any, name: str, fields: dict[str, Any]) -> int:

@@ -18,6 +18,10 @@ from llmgw.problems import Finding, Path, did_you_mean, quoted
 def catalog_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of what an operator may write."""
     schema = Catalog.model_json_schema(by_alias=True, mode="validation")
+    for part in (schema, *schema["$defs"].values()):
+        for field in part.get("properties", {}).values():
+            if "patternProperties" in field:  # pydantic leaves other names open
+                field["additionalProperties"] = False
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -250,6 +254,7 @@ def _below(node: Mapping[str, Any], step: str | int) -> Iterator[dict[str, Any]]
         elif step in part.get("properties", {}):
             yield part["properties"][step]
         else:
+            yield from part.get("patternProperties", {}).values()
             yield from _some(part.get("additionalProperties"))
 
 

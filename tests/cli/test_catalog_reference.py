@@ -51,6 +51,7 @@ def test_the_schema_accepts_what_the_code_accepts(name: str) -> None:
         {"models": [{"name": "a"}]},
         {"models": [{"name": "a", "profiles": [{"name": "p", "engine": "stub", "args": "x"}]}]},
         {"nodes": [{"id": "a b", "url": "http://a"}]},
+        {"models": [{"name": "a", "profiles": [{"name": "p", "engine": "stub", "env": {"A B": "x"}}]}]},
     ],
 )
 def test_the_schema_refuses_what_has_the_wrong_shape(raw: Any) -> None:
