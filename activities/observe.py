@@ -6,6 +6,7 @@ import contextlib
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
 from activities.pool import Pool
 from activities.pools import Pools
@@ -35,7 +36,14 @@ class Observe:
                 pool.aim(*await self._targets())
             follow = asyncio.create_task(self._follow(pool))
             stack.callback(follow.cancel)
-            return await pool.take(call.cursor if call.pool == pool.id else 0)
+            taking = asyncio.create_task(pool.take(call.cursor if call.pool == pool.id else 0))
+            ending = asyncio.create_task(activity.wait_for_worker_shutdown())
+            stack.callback(taking.cancel)
+            stack.callback(ending.cancel)
+            await asyncio.wait({taking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                return taking.result()
+            raise ApplicationError("this worker ends: another one observes")
 
     async def _follow(self, pool: Pool) -> None:
         """Keep the pool aimed at the fleet's present targets: at once when this process planned the change."""

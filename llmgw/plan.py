@@ -82,6 +82,8 @@ class Plan(_Value):
     """Nodes, routers or their addresses differ from what is observed."""
     more: bool = False
     """Not everything fitted: plan again at once."""
+    phase: str = ""
+    """What the fleet is doing, in one word (`llmgw.views.Phase`); decided here, since workflow code must not."""
     safe_mode: str = ""
     """Deciding failed with this error; the plan only withdraws what is dead."""
 

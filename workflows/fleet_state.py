@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmgw import batches, carry, members, record, table_log
-from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall
+from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall, cut
 from llmgw.carry import Parts, Seed
 from llmgw.catalog import Catalog
 from llmgw.catalog_input import sent_catalog
@@ -79,8 +79,15 @@ class FleetState:
         recorded = None if verdict is None else inputs.get(verdict.arrival)
         if recorded is None:
             return None
-        self.catalog_raw = dict(sent_catalog(recorded.raw).raw)
-        return Catalog.model_validate(self.catalog_raw)
+        try:
+            raw = dict(sent_catalog(recorded.raw).raw)
+            catalog = Catalog.model_validate(raw)
+        except ValueError as error:
+            # Only later, stricter code can refuse what a plan once accepted: at replay that must not raise.
+            self.recent = self.recent.with_refusal(recorded.name, (cut(f"no longer understood: {error}"),), 0.0)
+            return self.world.catalog
+        self.catalog_raw = raw
+        return catalog
 
     def _judged(self, verdict: Verdict, recorded: Input | None, now_s: float) -> None:
         self.verdicts = {**dict(list(self.verdicts.items())[-KEPT_VERDICTS:]), verdict.arrival: verdict}

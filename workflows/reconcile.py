@@ -125,7 +125,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             self._arm(plan.wake_at_s)
         if plan.more:
             self._wanted = True
-        self._show()
+        self._show(plan.phase)
         await self._answer()
 
     async def _answer(self) -> None:
@@ -281,10 +281,10 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             self.state.merge(plan, _now_s())
         await self._answer()
 
-    def _show(self) -> None:
+    def _show(self, phase: str) -> None:
         """What Temporal's UI shows without opening a payload."""
         workflow.set_current_details(views.fleet_table(self.state.world, _now_s()))
-        attributes = self._shown.changes(self.state.world, self.state.recent, _now_s())
+        attributes = self._shown.changes(phase, self.state.world.generation, self.state.recent)
         if attributes and self.state.seed.search_attributes:
             workflow.upsert_search_attributes(attributes)
 

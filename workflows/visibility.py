@@ -4,10 +4,8 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
-from llmgw import views
 from llmgw.plan import Judgement
 from llmgw.recent import Recent
-from llmgw.world import World
 from workflows import names
 
 PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
@@ -21,9 +19,9 @@ class Shown:
     def __init__(self) -> None:
         self._last: tuple[str, int, bool] | None = None
 
-    def changes(self, world: World, recent: Recent, now_s: float) -> list[SearchAttributeUpdate[Any]]:
+    def changes(self, phase: str, generation: int, recent: Recent) -> list[SearchAttributeUpdate[Any]]:
         rejected = recent.last_catalog is not None and recent.last_catalog.judgement is Judgement.REFUSED
-        now = (str(views.phase(world, recent, now_s)), world.generation, rejected)
+        now = ("safe_mode" if recent.safe_mode else phase, generation, rejected)
         if now == self._last:
             return []
         self._last = now
