@@ -19,7 +19,7 @@ def weigh(draft: Draft) -> None:
         view = draft.survey.of(assignment.node)
         if view is not None and view.judges and view.seen is not None:
             _one(draft, assignment, view)
-    for model, known in draft.world.failures.items():
+    for model, known in list(draft.failures.items()):
         draft.set_failures(model, attempts.pruned(draft.world, model, known, draft.now_s))
 
 

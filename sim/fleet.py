@@ -68,6 +68,7 @@ class SimFleet:
     arrivals: int = 0
     catalog_raw: object = None
     wake_s: float | None = None
+    ended: bool = False
     passes: int = 0
 
     @property
@@ -100,7 +101,7 @@ class SimFleet:
             news = self._observe()
             plan = decide(self.world, self.now_s)
             self.wake_s = plan.wake_at_s
-            if plan == Plan(wake_at_s=plan.wake_at_s) and not news:
+            if self.ended or (plan == Plan(wake_at_s=plan.wake_at_s) and not news):
                 return
             self._merge(plan)
             self.check()
@@ -148,6 +149,7 @@ class SimFleet:
             change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
             self.log = table_log.append(self.log, Step(self.world.table_revision, before.table.digest, change))
         self.verdicts += plan.verdicts
+        self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
 
     def carry_over(self) -> None:
@@ -168,10 +170,15 @@ class SimFleet:
             fenced_by=w.fenced_by,
             overtaken_by=w.overtaken_by,
         )
-        self.restore(carry.unpack(seed, parts).world)
+        self._begin(carry.unpack(seed, parts).world)
 
     def restore(self, world: World) -> None:
-        """Go on with another memory: what was told to it before is told again."""
+        """Go on with another memory."""
+        self.seen = Memory()
+        self._begin(world)
+
+    def _begin(self, world: World) -> None:
+        """A new run: what was told before is told again."""
         self.world, self.lanes, self.log = world, {}, ()
         self.told, self.levels = {}, {}
 

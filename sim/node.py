@@ -52,6 +52,8 @@ class SimNode:
     start_s: float = 3.0
     stop_s: float = 1.0
     boot: str = "boot-1"
+    machine: str = ""
+    """Its machine id; empty: one of its own."""
     instance: str = "agent-1"
     revision: int = 0
     token: Token | None = None
@@ -163,7 +165,7 @@ class SimNode:
     def report(self) -> NodeSeen:
         return NodeSeen(
             node=self.id,
-            machine=f"machine-{self.id}",
+            machine=self.machine or f"machine-{self.id}",
             boot=self.boot,
             instance=self.instance,
             revision=self.revision,

@@ -93,13 +93,18 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         assignment = world.assignments[replica]
         model = None if world.catalog is None else world.catalog.model(assignment.model)
         cause = None if assignment.stop is None else assignment.stop.cause
-        if model is None or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS):
+        if model is None or _is_overdue(fleet, assignment) or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS):
             continue
         wanted = desired(world, model, fleet.now_s)
         least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
         left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
         assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
     before.wished, before.published = wished, frozenset(world.table.endpoints)
+
+
+def _is_overdue(fleet: SimFleet, assignment: Assignment) -> bool:
+    drain = fleet.world.wishes.drains.get(assignment.node)
+    return drain is not None and drain.deadline_s is not None and fleet.now_s >= drain.deadline_s
 
 
 def _is_silent(fleet: SimFleet, target: str) -> bool:

@@ -1,0 +1,32 @@
+"""The real core over model nodes and routers, under stories of faults made from seeds (`sim`).
+
+More stories: `SIM_SEEDS=500 python -m pytest tests/core/test_simulation.py`. A story that ends badly is told again
+with as few happenings as it needs.
+"""
+
+import os
+
+import pytest
+
+from sim import story
+
+SEEDS = int(os.environ.get("SIM_SEEDS", "48"))
+GROUPS = 8
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_whatever_goes_wrong_no_promise_is_broken_and_all_is_well_afterwards(group: int) -> None:
+    for seed in range(group, SEEDS, GROUPS):
+        happenings = story.story(seed)
+        try:
+            story.tell(seed, happenings)
+        except AssertionError:
+            fewest, end = story.shortest(seed, happenings)
+            told = "\n".join(map(str, fewest))
+            pytest.fail(f"seed {seed}, these happenings are enough:\n{told}\n\n{end}", pytrace=False)
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    first, again = (story.tell(3, story.story(3)) for _ in range(2))
+    assert first.story == again.story
+    assert first.world == again.world
