@@ -1,96 +1,150 @@
-"""The agent's HTTP door (see `llmgw.wire`): held state stream, commands, logs, release. Decides nothing itself."""
+"""The agent's HTTP side (DESIGN §6): a held stream of reports, commands, release, logs, health, metrics.
 
+It translates; `agent.node` and `agent.commands` decide.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.types import ASGIApp
 
-from agent.enginelogs import follow, last_lines
-from agent.node import Node, RefusedBatch
+from agent.auth import BearerDoor, TokenSource
+from agent.commands import BatchRefused, Commands
+from agent.enginelogs import follow as follow_log
+from agent.enginelogs import read_tail
+from agent.node import Node
 from agent.reports import as_line
-from llmgw.wire import BEAT_S, BatchReply, CommandBatch, ErrorCode, ErrorReply, Release
+from llmgw.ids import ReplicaId
+from llmgw.wire import BEAT_S, BatchReply, CommandBatch, EngineState, ErrorCode, ErrorReply, NodeReport, Release
 
-MAX_LOG_LINES = 10_000
-MAX_LOG_BYTES = 4 * 1024 * 1024
+MOST_LINES = 10_000
+_LINE_BYTES = 512
 
 
-def make_app(node: Node, version: str) -> FastAPI:
-    """All routes of one node's agent."""
-    app = FastAPI(title="llmgw agent", version=version, docs_url=None, redoc_url=None)
+class NdjsonStream(StreamingResponse):
+    media_type = "application/x-ndjson"
 
-    @app.exception_handler(RefusedBatch)
-    async def refused(request: Request, refusal: RefusedBatch) -> Response:
-        del request
-        return _error(refusal.status, refusal.reply)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        del request
-        said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        return _error(422, ErrorReply(code=ErrorCode.INVALID, message=said[:2000]))
+def build_app(node: Node, tokens: TokenSource | None) -> ASGIApp:
+    """The agent's ASGI application; `tokens` None: everybody on loopback may speak."""
+    app = FastAPI(title="llmgw agent", version=node.report().version, docs_url=None, redoc_url=None)
+    commands = Commands(node)
+    node.meters.watch(node.report)
+    _say_errors(app)
+    _serve_state(app, node)
+    _serve_commands(app, commands)
+    _serve_logs(app, node)
+    _serve_health(app, node)
+    return app if tokens is None else BearerDoor(app, tokens)
 
-    @app.get("/v1/state", response_class=StreamingResponse)
-    async def state(instance: str = "", revision: int = -1) -> StreamingResponse:
-        """NDJSON: the report when it is news, then at every change; an empty line is a beat."""
-        return StreamingResponse(_stream(node, instance, revision), media_type="application/x-ndjson")
 
-    @app.post("/v1/commands", responses={409: {"model": ErrorReply}, 403: {"model": ErrorReply}})
-    async def commands(batch: CommandBatch) -> BatchReply:
-        """Take a node's whole list of outstanding commands."""
-        return await node.commands(batch)
+def _serve_state(app: FastAPI, node: Node) -> None:
+    @app.get("/v1/state", response_class=NdjsonStream, responses={200: {"model": NodeReport}}, tags=["state"])
+    async def hold_state(
+        instance: Annotated[str, Query(description="The instance of the report you hold")] = "",
+        revision: Annotated[int, Query(description="Its revision")] = -1,
+    ) -> NdjsonStream:
+        """Held: a report at once unless you hold it, then one per change; an empty line every 3 s as a beat."""
+        return NdjsonStream(_reports(node, instance, revision))
 
-    @app.post("/v1/release", status_code=204)
-    async def release(body: Release) -> Response:
-        """Give this agent up for another installation."""
-        await node.release(body.owner)
+
+async def _reports(node: Node, instance: str, revision: int) -> AsyncIterator[bytes]:
+    with node.meters.streams.track_inprogress():
+        while not node.closing:
+            if node.revisions.is_news(instance, revision):
+                report = node.report()
+                instance, revision = report.instance, report.revision
+                yield as_line(report)
+                node.told(revision)
+                continue
+            await node.revisions.wait(BEAT_S)
+            if not node.closing and not node.revisions.is_news(instance, revision):
+                yield b"\n"
+
+
+def _serve_commands(app: FastAPI, commands: Commands) -> None:
+    errors: dict[int | str, dict[str, type[ErrorReply]]] = {
+        status: {"model": ErrorReply} for status in (401, 403, 409, 422, 503)
+    }
+
+    @app.post("/v1/commands", responses={**errors}, response_model_exclude_none=True, tags=["commands"])
+    async def send_commands(batch: CommandBatch) -> BatchReply:
+        """Accept a node's whole batch. What is accepted is on disk; how it goes is told by the state."""
+        return await commands.execute(batch)
+
+    @app.post("/v1/release", status_code=204, responses={**errors}, tags=["commands"])
+    async def release(order: Release) -> Response:
+        """Give the agent up for another installation; `owner` must name the present one."""
+        await commands.release(order)
         return Response(status_code=204)
 
-    @app.get("/v1/replicas/{replica}/logs", response_class=PlainTextResponse)
-    async def logs(
+
+def _serve_logs(app: FastAPI, node: Node) -> None:
+    @app.get(
+        "/v1/replicas/{replica}/logs",
+        response_class=PlainTextResponse,
+        responses={404: {"model": ErrorReply}},
+        tags=["logs"],
+    )
+    async def read_logs(
         replica: str,
-        lines: Annotated[int, Query(ge=0, le=MAX_LOG_LINES)] = 100,
-        *,
-        goes_on: Annotated[bool, Query(alias="follow")] = False,
+        lines: Annotated[int, Query(ge=0, le=MOST_LINES, description="How many last lines")] = 100,
+        follow: Annotated[bool, Query(description="Go on with what is written from now on")] = False,
     ) -> Response:
-        """The newest attempt's output; with `follow=1` it goes on as the engine writes."""
+        """The engine's output: of its latest attempt here, also when the replica is gone."""
         path = node.logs.latest(replica)
         if path is None:
-            message = f"replica {replica} has no log here"
+            message = f"no log of replica {replica!r} on node {node.settings.node!r}"
             return _error(404, ErrorReply(code=ErrorCode.INVALID, message=message))
-        head = "".join(f"{line}\n" for line in last_lines(path, lines, MAX_LOG_BYTES))
-        if not goes_on:
+        head, end = await asyncio.to_thread(read_tail, path, lines, max(64 * 1024, lines * _LINE_BYTES))
+        if not follow:
             return PlainTextResponse(head)
-        return StreamingResponse(_followed(node, head, path), media_type="text/plain")
+        return StreamingResponse(_log_stream(node, replica, head, end), media_type="text/plain; charset=utf-8")
 
-    @app.get("/healthz", response_class=PlainTextResponse)
-    async def healthz() -> str:
-        return "ok\n"
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+async def _log_stream(node: Node, replica: str, head: bytes, end: int) -> AsyncIterator[bytes]:
+    """Until the replica has ended, or the agent does."""
+
+    def is_over() -> bool:
+        known = node.replicas.get(ReplicaId(replica))
+        return node.closing or known is None or known.state is EngineState.FAILED
+
+    yield head
+    path = node.logs.latest(replica)
+    if path is not None:
+        async for chunk in follow_log(path, end, is_over):
+            yield chunk
+
+
+def _serve_health(app: FastAPI, node: Node) -> None:
+    @app.get("/healthz", response_class=PlainTextResponse, tags=["health"])
+    async def health() -> Response:
+        """200 while the agent serves and can write its ledger."""
+        problem = node.ledger.problem
+        return PlainTextResponse(problem or "ok", status_code=503 if problem else 200)
+
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["health"])
     async def metrics() -> Response:
-        return Response(node.metrics.page(), media_type="text/plain; version=0.0.4")
-
-    return app
-
-
-async def _stream(node: Node, instance: str, revision: int) -> AsyncIterator[bytes]:
-    told = revision if instance == node.revisions.instance else -1
-    while not node.closing:
-        if told != node.revisions.number:
-            told = node.revisions.number
-            yield as_line(node.report())
-        else:
-            yield b"\n"
-        await node.revisions.wait(BEAT_S)
+        """Prometheus figures, names llmgw_agent_*."""
+        return Response(node.meters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _followed(node: Node, head: str, path: Path) -> AsyncIterator[bytes]:
-    yield head.encode()
-    async for part in follow(path, lambda: not node.closing):
-        yield part
+def _say_errors(app: FastAPI) -> None:
+    @app.exception_handler(BatchRefused)
+    async def refused(_: Request, error: BatchRefused) -> Response:
+        return _error(error.status, error.reply)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        problems = "; ".join(
+            f"{'.'.join(str(step) for step in problem['loc'][1:]) or problem['loc'][0]}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        return _error(422, ErrorReply(code=ErrorCode.INVALID, message=problems))
 
 
 def _error(status: int, reply: ErrorReply) -> JSONResponse:

@@ -66,21 +66,25 @@ class EngineLogs:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def last_lines(path: Path, count: int, most_bytes: int = _TAIL_BYTES) -> list[str]:
-    """Up to `count` last lines within the last `most_bytes`; none if there is no such file."""
+def last_lines(path: Path, count: int) -> list[str]:
+    """Up to `count` last lines within the last 16 KB; none if there is no such file."""
+    return read_tail(path, count, _TAIL_BYTES)[0].decode(errors="replace").splitlines()
+
+
+def read_tail(path: Path, count: int, most_bytes: int) -> tuple[bytes, int]:
+    """(the last `count` lines within the last `most_bytes`, where the file ended then): `follow` goes on from there."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - most_bytes))
-            text = file.read(most_bytes).decode(errors="replace")
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - most_bytes))
+            lines = file.read(most_bytes).splitlines(keepends=True)
     except OSError:
-        return []
-    return text.splitlines()[-count:] if count > 0 else []
+        return b"", 0
+    return b"".join(lines[-count:] if count > 0 else []), end
 
 
-async def follow(path: Path, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """What is appended to the file from now on, until `is_over`; a halved file goes on from its new start."""
-    position = (await asyncio.to_thread(path.stat)).st_size
+async def follow(path: Path, position: int, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """What the file holds after `position`, as it grows, until `is_over`; a halved file goes on from its new start."""
     while True:
         over = is_over()  # asked before reading: what was written before the end is still told
         fresh = await asyncio.to_thread(_read_from, path, position)

@@ -30,9 +30,7 @@ class Executables:
 
     def find(self, name: str) -> str | Refusal:
         """The path to execute for argv[0]."""
-        if name == PYTHON:
-            return sys.executable
-        found = shutil.which(name)
+        found = sys.executable if name == PYTHON else shutil.which(name)
         if found is None:
             return refuse(
                 RefusalCode.NOT_FOUND, f"executable {name!r} is not on this node: install it, or put it on PATH"

@@ -1,105 +1,142 @@
-"""The agent's process: `python -m agent.main --help`, or `llmgw agent`. Ending it leaves engines running."""
+"""Runs the node agent: `python -m agent.main --node-id … --state-dir …` (`--help` tells all flags).
+
+Its end is not its engines' end: SIGTERM and SIGINT stop the agent alone, and the next one on the same state folder
+takes the engines over.
+"""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
-import uuid
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
-from agent.app import make_app
-from agent.auth import BearerDoor, token_source
-from agent.node import Node
+from agent.app import build_app
+from agent.auth import token_source
+from agent.ledger import LedgerError
+from agent.node import Node, StateInUse, log
 from agent.settings import Settings, SettingsError, read_settings
 
+GRACE_S = 3
+"""How long open requests may take when the agent ends."""
 
-class _Server(uvicorn.Server):
-    """Signals are ours: streams are let go before the server waits for them."""
 
-    def install_signal_handlers(self) -> None:
-        return
+def main() -> None:
+    """Serve until told to end. Exit codes: 0 told to, 1 cannot run, 2 bad settings."""
+    try:
+        settings = read_settings(sys.argv[1:], os.environ)
+    except SettingsError as error:
+        print("llmgw agent: the settings are not usable:", file=sys.stderr)
+        for problem in error.problems:
+            print(f"  {problem}", file=sys.stderr)
+        sys.exit(2)
+    set_up_logging()
+    try:
+        asyncio.run(serve(settings))
+    except (StateInUse, LedgerError, OSError) as error:
+        print(f"llmgw agent: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    _make_machine_id(settings)
-    node = Node(settings, os.environ, _version())
-    await node.open()
-    app = make_app(node, _version())
-    guarded = app if settings.token_file is None else BearerDoor(app, token_source(settings.token_file))
-    config = uvicorn.Config(
-        guarded,
-        host=settings.listen_host,
-        port=settings.listen_port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=2,
-        lifespan="off",
-    )
-    server = _Server(config)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    serving = asyncio.create_task(server.serve())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await node.close()
-    server.should_exit = True
-    stopping.cancel()
-    await serving
-
-
-def _make_machine_id(settings: Settings) -> None:
-    """A machine without an id of its own gets one in the state folder."""
-    kept = settings.state_dir / "machine-id"
-    if not kept.exists():
-        kept.write_text(uuid.uuid4().hex + "\n")
-
-
-def _version() -> str:
+    """Own the node until SIGTERM or SIGINT. Raises StateInUse, LedgerError, OSError (the address is taken)."""
+    listening = bind(settings)
+    node = Node(settings, os.environ)
     try:
-        return version("llmgw")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"
+        await node.open()
+        tokens = token_source(settings.token_file) if settings.token_file else None
+        server = AgentServer(node, build_app(node, tokens))
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, server.end)
+        _say_what_runs(node, listening)
+        await server.serve(sockets=[listening])
+    finally:
+        await node.close()
+        listening.close()
 
 
-def _set_up_logs() -> None:
-    plain = sys.stderr.isatty()
+def bind(settings: Settings) -> socket.socket:
+    """The address, taken before anything is touched. Raises OSError that names it."""
+    family = socket.AF_INET6 if ":" in settings.listen_host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.listen_host, settings.listen_port))
+    except OSError as error:
+        listening.close()
+        raise OSError(f"--listen {settings.listen_host}:{settings.listen_port}: {error.strerror}") from error
+    return listening
+
+
+class AgentServer(uvicorn.Server):
+    """A server that lets held streams end when it does, and leaves signals to `serve`."""
+
+    def __init__(self, node: Node, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._node = node
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def end(self) -> None:
+        self._node.closing = True
+        self._node.revisions.wake_all()
+        self.should_exit = True
+
+
+def set_up_logging() -> None:
+    """One JSON object a line on stderr; readable lines where that is a terminal."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    on_terminal = sys.stderr.isatty()
+    last: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.dev.ConsoleRenderer() if plain else structlog.processors.JSONRenderer(),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
 
 
-def main() -> int:
-    """0 after an orderly end; 2 with every problem of the settings named."""
-    _set_up_logs()
-    log = structlog.get_logger()
-    try:
-        settings = read_settings(sys.argv[1:], os.environ)
-    except SettingsError as error:
-        for problem in error.problems:
-            print(f"llmgw agent: {problem}", file=sys.stderr)
-        return 2
+def _say_what_runs(node: Node, listening: socket.socket) -> None:
+    settings = node.settings
+    report = node.report()
+    log.info(
+        "agent serves",
+        node=settings.node,
+        listen=f"{settings.listen_host}:{listening.getsockname()[1]}",
+        devices=len(report.inventory.devices),
+        replicas=len(report.replicas),
+        pid=os.getpid(),
+    )
     if settings.token_file is None:
-        log.warning("no bearer tokens: anybody on this machine may command this agent", listen=settings.listen_host)
+        log.warning("no --token-file: whoever reaches this loopback address may command this node")
     if not settings.allow:
-        log.warning("no --allow: the plane may start any executable on PATH")
-    log.info("agent", node=settings.node, listen=f"{settings.listen_host}:{settings.listen_port}")
-    with suppress(KeyboardInterrupt):
-        asyncio.run(serve(settings))
-    return 0
+        log.warning("no --allow: every executable on this node may be started")
+    if not report.inventory.complete:
+        log.warning("devices are not all known", problem=report.inventory.problem)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,6 +4,7 @@ A mark is inherited by what the engine starts, and can be erased by it; a sessio
 process is ours if it carries our mark *or* lives in the session or group of a leader we know. Pure functions.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ from llmgw.wire import Mark
 
 MARKER = b"LLMGW_RECORD="
 """Processes without this in their environment carry no mark."""
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_LEADER_WITHIN_S = 1.0
+"""Between the moment written into a mark and the kernel's start of the process that carries it first."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,19 @@ def processes_of(record: Record, node: NodeId, census: Census) -> tuple[Process,
 
 
 def marked_records(census: Census, node: NodeId, home: str) -> dict[ReplicaId, Record]:
-    """The records that the marks of this agent's processes tell, with the leader's pid where the leader lives."""
+    """The records that the marks of this agent's processes tell.
+
+    With pid and start time of the leader where that lives; without start time where only others are left of it.
+    """
     found: dict[ReplicaId, Record] = {}
-    for process in census.processes:
-        marked = read_mark(process.environ)
+    for process in sorted(census.processes, key=lambda process: process.start_ticks):
+        marked = read_mark(process.environ) if process.environ else None
         if marked is None or (marked.node, marked.home) != (node, home):
             continue
-        known = found.get(marked.record.replica)
-        if known is not None and known.start_ticks is not None and not _leads(process):
-            continue
-        found[marked.record.replica] = marked.record.model_copy(
-            update={"pid": process.session, "start_ticks": process.start_ticks if _leads(process) else None}
-        )
+        leads = _is_leader(process, marked.record)
+        if marked.record.replica not in found or (leads and found[marked.record.replica].start_ticks is None):
+            identity = {"pid": process.session, "start_ticks": process.start_ticks if leads else None}
+            found[marked.record.replica] = marked.record.model_copy(update=identity)
     return found
 
 
@@ -101,8 +107,10 @@ def _whose(mark: Mark) -> tuple[str, str]:
     return (mark.installation, mark.fleet)
 
 
-def _leads(process: Process) -> bool:
-    return process.pid == process.session
+def _is_leader(process: Process, record: Record) -> bool:
+    """A session's first process, started when the record was made: a child that made a session is younger."""
+    age_s = process.start_ticks / _TICKS_PER_S - (record.started_s or 0.0)
+    return process.pid == process.session and abs(age_s) < _LEADER_WITHIN_S
 
 
 def _slim(record: Record) -> Record:

@@ -72,9 +72,9 @@ def boot_id() -> str:
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def machine_id(fallback: Path) -> str:
-    """The machine's own id; where the system has none, one kept in the file `fallback` (made by the caller)."""
-    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"), fallback):
+def machine_id() -> str:
+    """The machine's own id; empty where the system has none."""
+    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         with suppress(OSError):
             if found := path.read_text().strip():
                 return found

@@ -250,6 +250,7 @@ class ErrorCode(StrEnum):
     UNAUTHORIZED = "unauthorized"  # 401
     INVALID = "invalid"  # 422/400
     WRONG_NODE = "wrong_node"  # 409: this agent is another node
+    NOT_READY = "not_ready"  # 503: nothing was done, ask again later
     NAME_CONFLICT = "name_conflict"  # 409: a model here is an alias in another fleet's table
 
 

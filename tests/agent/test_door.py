@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import weights
 from agent.settings import SettingsError, read_settings
+from agent.weights import remove_weights
 from llmgw.wire import DeviceNaming, DeviceSelection, LaunchSpec, Outcome, RefusalCode, RemoveWeights
 from tests.agent.running import Agent, agent_in, start, stop, stub, token
 
@@ -120,7 +120,9 @@ def test_bad_settings_are_named_all_at_once() -> None:
         ("/", "refused"),
         ("..", "refused"),
         ("a/../../precious/keep", "refused"),
-        ("a ", "refused"),
+        ("a ", "absent"),
+        ("ABSOLUTE/a", "removed"),
+        ("a\0b", "refused"),
         ("used", "refused"),
         ("used/model.gguf", "refused"),
     ],
@@ -136,11 +138,12 @@ def test_weights_are_removed_below_the_root_only_and_never_what_is_used(
     (precious / "keep").write_bytes(b"1")
     (root / "link").symlink_to(precious)
     (root / "b" / "link2").symlink_to(precious)
-    in_use = (f"file://{root}/used/model.gguf",)
-    dry = weights.remove(root, RemoveWeights(paths=(path,) if path else ("",), dry_run=True), in_use)
+    path = path.replace("ABSOLUTE", str(root))
+    dry = remove_weights(RemoveWeights(paths=(path,), dry_run=True), root, [root / "used" / "model.gguf"])
     assert dry.paths[0].outcome == ("would_remove" if outcome == "removed" else outcome)
-    done = weights.remove(root, RemoveWeights(paths=(path,) if path else ("",)), in_use)
+    done = remove_weights(RemoveWeights(paths=(path,)), root, [root / "used" / "model.gguf"])
     assert done.paths[0].outcome == outcome
+    assert done.outcome is (Outcome.REFUSED if outcome == "refused" else Outcome.ACCEPTED)
     if path == "a":
         assert done.paths[0].freed_bytes == 5
     assert (precious / "keep").exists()
