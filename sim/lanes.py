@@ -68,11 +68,10 @@ class Lane(ABC):
     def work(self) -> None:
         """Whatever has become due."""
         now_s = self.fleet.now_s
-        for packet in [p for p in self.late if p.arrives_s <= now_s]:
-            self.late.remove(packet)
-            packet.arrive()
-        packet = self.packet
-        if packet is None:
+        for late in [p for p in self.late if p.arrives_s <= now_s]:
+            self.late.remove(late)
+            late.arrive()
+        if (packet := self.packet) is None:
             return
         if not packet.has_arrived and packet.arrives_s <= now_s:
             packet.has_arrived = True

@@ -93,7 +93,11 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         assignment = world.assignments[replica]
         model = None if world.catalog is None else world.catalog.model(assignment.model)
         cause = None if assignment.stop is None else assignment.stop.cause
-        if model is None or _is_overdue(fleet, assignment) or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS):
+        if (
+            model is None
+            or _is_overdue(fleet, assignment)
+            or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS)
+        ):
             continue
         wanted = desired(world, model, fleet.now_s)
         least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)

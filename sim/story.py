@@ -6,6 +6,7 @@
 import random
 from collections.abc import Sequence
 
+from llmgw.ids import NodeId, RouterId
 from llmgw.world import World
 from sim import faults, promises
 from sim.faults import Happening
@@ -22,7 +23,7 @@ CALM_S = 700.0
 
 def fleet(seed: int) -> SimFleet:
     """A fresh fleet whose network is as good or bad as the seed says."""
-    rng = random.Random(seed)  # noqa: S311 - a story, not a secret
+    rng = random.Random(seed)
     slow = rng.choice((0.0, 0.05, 0.5, 0.8))
 
     def delay() -> float:
@@ -31,13 +32,13 @@ def fleet(seed: int) -> SimFleet:
         return rng.choice((2.0, 5.0, 12.0)) if rng.random() < slow / 3 else rng.uniform(0.0, slow)
 
     world = World(fleet="f", installation="i", epoch=5, seq=0, settling_since_s=1_000.0)
-    nodes = {n: SimNode(n, devices(n, DEVICES)) for n in NODES}  # type: ignore[type-var]
-    routers = {r: SimRouter(r) for r in ROUTERS}  # type: ignore[type-var]
-    return SimFleet(nodes, routers, world, delay=delay, checks=list(promises.ALL))  # type: ignore[arg-type]
+    nodes = {NodeId(n): SimNode(NodeId(n), devices(n, DEVICES)) for n in NODES}
+    routers = {RouterId(r): SimRouter(RouterId(r)) for r in ROUTERS}
+    return SimFleet(nodes, routers, world, delay=delay, checks=list(promises.ALL))
 
 
 def story(seed: int) -> list[Happening]:
-    rng = random.Random(-seed - 1)  # noqa: S311 - a story, not a secret
+    rng = random.Random(-seed - 1)
     return faults.happenings(rng, NODES, ROUTERS, rng.randint(5, 45))
 
 

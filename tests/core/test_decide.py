@@ -1,6 +1,7 @@
 """What the plane does, told as scenes over simulated nodes and routers."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
 from llmgw.wire import RefusalCode, Token
@@ -44,7 +45,7 @@ def test_failing_starts_are_tried_again_after_10_20_40_and_80_seconds_then_given
         if len(node.starts) > len(began):
             began.append(f.now_s)
         f.run(0.5)
-    gaps = [round(b - a) for a, b in zip(began, began[1:], strict=False)]
+    gaps = [round(b - a) for a, b in pairwise(began)]
     assert gaps == [13, 23, 43, 83], "10·2ⁿ after each failure, which comes 3 s after the start"
     assert why(f, "model/m").startswith("failed: given up: p failed 5 times in a row")
     assert state(f, "m") == "unavailable"
