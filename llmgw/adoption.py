@@ -20,13 +20,12 @@ GRACE_S = 10.0
 def adopt(draft: Draft) -> None:
     """Claim what was forgotten, and begin the grace of what was decided away."""
     found: set[str] = set()
-    claimed = {d for a in draft.assignments.values() for p in a.parts for d in (c.device for c in p.claims)}
+    claimed: set[DeviceId] | None = None
     for view in draft.survey.nodes.values():
-        if not view.judges:
-            continue
-        for replica, row in sorted(view.rows.items()):
-            if replica in draft.assignments:
-                continue
+        for replica in sorted(r for r in view.rows if r not in draft.assignments) if view.judges else ():
+            row = view.rows[replica]
+            if claimed is None:
+                claimed = {c.device for a in draft.assignments.values() for p in a.parts for c in p.claims}
             forgotten = _is_forgotten(draft, row)
             if forgotten and _adopt(draft, view, row, claimed):
                 continue

@@ -27,6 +27,11 @@ from llmgw.plan import Plan
 from llmgw.table import TableChange
 from llmgw.world import Wishes, World
 
+MAX_KNOWN = 60
+"""Identities of nodes in one plan; eight devices each are 400 bytes."""
+MAX_WAITING = 150
+"""Changed reasons in one plan."""
+
 
 def decide(world: World, now_s: float) -> Plan:
     """The plan for `world` at `now_s` (workflow time, epoch seconds)."""
@@ -59,22 +64,25 @@ class _Lanes:
 
 def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes: _Lanes) -> Plan:
     after = draft.world
-    used = {a.spec for a in draft.assignments.values()}
+    new_specs = difference.changed(world.specs, draft.specs)
+    used = {a.spec for a in draft.assignments.values()} if new_specs else set()
     wishes = _tidied(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
     if after.settling_since_s is not None and not settled:
         draft.wake(holding.settle_until_s(after))
-    known = difference.known_of(draft)
+    known = difference.changed(world.known, difference.known_of(draft))
+    waiting = difference.with_removed(world.waiting, draft.waits)
+    cut = len(known) > MAX_KNOWN or len(waiting) > MAX_WAITING
     nodes, routers = members.nodes(replace(after, wishes=wishes)), members.routers(after)
     return Plan(
         verdicts=judged.verdicts,
         wishes=wishes if wishes != world.wishes else None,
         assign=tuple(difference.changed(world.assignments, draft.assignments).values()),
         gone=difference.removed(world.assignments, draft.assignments),
-        specs={k: v for k, v in difference.changed(world.specs, draft.specs).items() if k in used},
+        specs={k: v for k, v in new_specs.items() if k in used},
         failures={k: v or () for k, v in difference.with_removed(world.failures, draft.failures).items()},
         next_replica=draft.next_replica if draft.next_replica != world.next_replica else None,
-        known=difference.changed(world.known, known),
+        known=difference.first(known, MAX_KNOWN),
         forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
         unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
         outbox={k: v or () for k, v in difference.with_removed(world.outbox, draft.outbox).items()},
@@ -85,7 +93,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         drop_endpoints=change.drop_endpoints,
         push=lanes.push,
         forget_routers=tuple(sorted(k for k in world.routers if k not in routers)),
-        waiting=difference.with_removed(world.waiting, draft.waits),
+        waiting=difference.first(waiting, MAX_WAITING),
         events=tuple(draft.events),
         settled=settled,
         jump_to_seq=_jump(after, draft.survey),
@@ -93,14 +101,14 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         ended=lanes.ended,
         wake_at_s=draft.wake_at_s(),
         targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
-        more=judged.more or draft.more,
+        more=judged.more or draft.more or cut,
     )
 
 
 def _tidied(draft: Draft) -> Wishes:
     """Wishes without what is fulfilled: a leaving node that holds nothing, a takeover, tasks of nodes that are gone."""
     world = draft.world
-    held = {a.node for a in draft.assignments.values()}
+    held = {a.node for a in draft.assignments.values()} if world.wishes.leaving else set()
     gone = {
         id_
         for id_ in world.wishes.leaving

@@ -53,6 +53,8 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     if scale is not None and scale.until_s is not None:
         draft.wake(scale.until_s)
     current = _current(draft, model)
+    if len(alive) == wanted and all(a.stop is None and why_moves(draft, a, current) is None for a in alive):
+        return Demand(model, 0, 0, 0, (), wanted, 0)
     reasons = {a.replica: why_moves(draft, a, current) for a in alive}
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
     serving = sum(1 for a in keep if is_serving(draft, a))
@@ -190,12 +192,13 @@ def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts
-    asked_s = max(restarts.get(assignment.model, 0.0), restarts.get(assignment.replica, 0.0))
-    if assignment.created_s < asked_s:
+    if restarts and assignment.created_s < max(
+        restarts.get(assignment.model, 0.0), restarts.get(assignment.replica, 0.0)
+    ):
         return StopCause.RESTART, "a restart was asked for"
     view = draft.survey.of(assignment.node)
     if view is None or view.is_lost:
         return StopCause.REPLACED, f"{assignment.node} was lost"
-    if view.moves_away:
+    if view.drain is not None or view.leaving:
         return StopCause.DRAINED, f"{assignment.node} is {'leaving' if view.leaving else 'drained'}"
     return None

@@ -27,6 +27,11 @@ def with_removed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | Non
     return {**changed(before, after), **dict.fromkeys(removed(before, after))}
 
 
+def first(changes: Mapping[K, V], limit: int) -> dict[K, V]:
+    """The first of the changes; a plan stays under 64 KB and the rest follow in the next."""
+    return dict(changes) if len(changes) <= limit else {key: changes[key] for key in list(changes)[:limit]}
+
+
 def known_of(draft: Draft) -> dict[NodeId, Known]:
     """Identities as the reports of nodes that judge give them. An incomplete inventory says nothing of devices."""
     found: dict[NodeId, Known] = {}
@@ -41,7 +46,8 @@ def known_of(draft: Draft) -> dict[NodeId, Known]:
 
 def targets_changed(before: World, after: World) -> bool:
     """Whether other streams have to be held, or other limits of silence hold."""
-    return _targets(before) != _targets(after)
+    same = before.catalog is after.catalog and before.wishes is after.wishes
+    return not same and _targets(before) != _targets(after)
 
 
 def _targets(world: World) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from llmgw.catalog import Model
-from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, SpecId
+from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
 from llmgw.wire import LaunchSpec
 from llmgw.world import Assignment, Event, Failure, Outgoing, StopCause, StopIntent, Waiting, World
@@ -114,15 +114,6 @@ class Draft:
         else:
             self.failures.pop(model, None)
 
-    def claims(self) -> dict[DeviceId, list[Assignment]]:
-        """Who holds or waits for each device."""
-        held: dict[DeviceId, list[Assignment]] = {}
-        for assignment in self.sorted_assignments():
-            for part in assignment.parts:
-                for claim in part.claims:
-                    held.setdefault(claim.device, []).append(assignment)
-        return held
-
     # --- telling ---
 
     def event(self, subject: str, text: str) -> None:
@@ -154,4 +145,12 @@ def by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignme
     grouped: dict[ModelName, list[Assignment]] = {}
     for assignment in assignments:
         grouped.setdefault(assignment.model, []).append(assignment)
+    return grouped
+
+
+def by_node(assignments: Iterable[Assignment]) -> dict[NodeId, list[Assignment]]:
+    grouped: dict[NodeId, list[Assignment]] = {}
+    for assignment in assignments:
+        for part in assignment.parts:
+            grouped.setdefault(part.node, []).append(assignment)
     return grouped

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llmgw import demand
-from llmgw.catalog import Catalog, Model
+from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.nodes import NodeState
@@ -20,7 +20,7 @@ from llmgw.world import Assignment
 RETRY_STARTING_S = 5
 RETRY_LATER_S = 30
 MAX_PUTS = 150
-"""Endpoints that one plan publishes or changes; the rest follow in the next. What goes, goes at once."""
+"""Endpoints that one plan publishes or changes, and new models; the rest follow in the next. What goes, goes now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,29 @@ def routes(draft: Draft) -> Routes:
     ready = {m.name: [a for a in groups.get(m.name, ()) if _is_published(draft, a)] for m in models}
     aliases = _aliases_in_force(held, draft.world.catalog, ready)
     rows = {m.name: _model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models}
-    found = (_endpoint(draft, m, a, aliases[m.name]) for m in models for a in ready[m.name])
-    return _difference(draft, held, rows, {e.id: e for e in found if e is not None})
+    found: dict[ReplicaId, Endpoint] = {}
+    for model in models:
+        names, profiles = (model.name, *aliases[model.name]), {p.name: p for p in model.profiles}
+        for assignment in ready[model.name]:
+            if (endpoint := _endpoint(draft, assignment, names, profiles.get(assignment.profile))) is not None:
+                found[endpoint.id] = endpoint
+    return _difference(draft, held, rows, found)
 
 
 def _difference(
     draft: Draft, held: Table, rows: Mapping[ModelName, TableModel], endpoints: Mapping[ReplicaId, Endpoint]
 ) -> Routes:
-    puts = sorted(id_ for id_, e in endpoints.items() if (was := held.endpoints.get(id_)) is not e and was != e)
-    if len(puts) > MAX_PUTS:
-        puts, draft.more = puts[:MAX_PUTS], True
+    put_models = [name for name, row in sorted(rows.items()) if held.models.get(name) is not row]
+    late = set([name for name in put_models if name not in held.models][MAX_PUTS:])
+    puts = sorted(id_ for id_, e in endpoints.items() if held.endpoints.get(id_) is not e and e.models[0] not in late)
+    draft.more = draft.more or bool(late) or len(puts) > MAX_PUTS
+    puts = puts[:MAX_PUTS]
     for id_ in puts:
         if id_ not in held.endpoints:
             draft.event(f"replica/{id_}", f"is ready on {draft.assignments[id_].node}")
     drops = sorted(id_ for id_ in held.endpoints if id_ not in endpoints)
     change = TableChange(
-        put_models=tuple(row for name, row in sorted(rows.items()) if held.models.get(name) != row),
+        put_models=tuple(rows[name] for name in put_models if name not in late),
         drop_models=tuple(sorted(name for name in held.models if name not in rows)),
         put_endpoints=tuple(endpoints[id_] for id_ in puts),
         drop_endpoints=tuple(drops),
@@ -77,7 +84,7 @@ def _is_published(draft: Draft, assignment: Assignment) -> bool:
     return row is not None and row.state is EngineState.READY and row.url is not None
 
 
-def _endpoint(draft: Draft, model: Model, assignment: Assignment, aliases: Sequence[str]) -> Endpoint | None:
+def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:
     """The endpoint of a published replica, with the profile's present weight and priority; the held one if equal."""
     held = draft.world.table.endpoints.get(assignment.replica)
     view = draft.survey.of(assignment.node)
@@ -86,26 +93,31 @@ def _endpoint(draft: Draft, model: Model, assignment: Assignment, aliases: Seque
     if url is None or view is None:
         return None
     spec = draft.specs.get(assignment.spec)
-    profile = next((p for p in model.profiles if p.name == assignment.profile), None)
-    served, engine = (model.name, "unknown") if spec is None else (spec.served_name, spec.engine)
-    weight, priority = (100, 0) if profile is None else (profile.weight, profile.priority)
-    wanted = (url.rstrip("/"), (model.name, *aliases), served, engine, view.node.pool, weight, priority)
-    if held is not None and wanted == _content(held):
+    made = (
+        url.rstrip("/"),
+        names,
+        assignment.model if spec is None else spec.served_name,
+        "unknown" if spec is None else spec.engine,
+        view.node.pool,
+        100 if profile is None else profile.weight,
+        0 if profile is None else profile.priority,
+    )
+    if held is not None and made == _content(held):
         return held
+    url, models, served, engine, pool, weight, priority = made
     return Endpoint(
         id=assignment.replica,
-        url=wanted[0],
-        models=wanted[1],
+        url=url,
+        models=models,
         served_name=served,
         engine=engine,
-        pool=view.node.pool,
+        pool=pool,
         weight=weight,
         priority=priority,
     )
 
 
-def _content(endpoint: Endpoint) -> tuple[str, tuple[str, ...], str, str, str, int, int]:
-    e = endpoint
+def _content(e: Endpoint) -> tuple[str, tuple[str, ...], str, str, str, int, int]:
     return e.url, e.models, e.served_name, e.engine, e.pool, e.weight, e.priority
 
 

@@ -93,16 +93,18 @@ class _Filling:
         return f"model/{self.model.name}"
 
     def run(self, alive: Sequence[Assignment]) -> None:
-        alive = [a for a in alive if not self._goes_elsewhere(a)]
+        if self.draft.world.refused:
+            alive = [a for a in alive if not self._goes_elsewhere(a)]
         lacking = demand.assess(self.draft, self.model, alive)
         short = self._place(lacking)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
             demand.give_way(self.draft, lacking, lambda a: self._helps(short, a))
         else:
             demand.stay(self.draft, lacking)
-        placed = [a for a in self.draft.fresh if a.model == self.model.name]
-        mine = [self.draft.assignments[a.replica] for a in alive if a.replica in self.draft.assignments]
-        demand.drop_lost(self.draft, self.model, [*mine, *placed])
+        if self.draft.survey.has_lost:
+            placed = (a for a in self.draft.fresh if a.model == self.model.name)
+            mine = [self.draft.assignments[a.replica] for a in alive]
+            demand.drop_lost(self.draft, self.model, [*mine, *placed])
 
     def _place(self, lacking: Demand) -> _NotFound | None:
         """Place what may be placed now; why no more where places are short."""

@@ -5,13 +5,12 @@ A device is taken from the decision until it is proven free. One that is being r
 for. What an engine holds that no assignment claims is taken as well.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from llmgw.catalog import Accelerators, Profile
-from llmgw.draft import Draft
+from llmgw.draft import Draft, by_node
 from llmgw.fitting import pick
 from llmgw.ids import DeviceId, NodeId, PoolName
 from llmgw.nodes import NodeView
@@ -38,42 +37,68 @@ class Spot:
 
 
 @dataclass
-class Ground:
-    """Books of one pass. `host_mib`: main memory promised on each node."""
+class _Book:
+    """One node's devices and main memory."""
 
-    views: Mapping[NodeId, NodeView]
-    holders: dict[DeviceId, list[Assignment]]
-    host_mib: Counter[NodeId]
-    unclaimed: frozenset[DeviceId]
+    holders: dict[DeviceId, list[Assignment]] = field(default_factory=dict)
+    strays: set[DeviceId] = field(default_factory=set)
     """Held by engines that no assignment claims."""
-    known: dict[Shape, dict[NodeId, Spot | str]] = field(default_factory=dict)
-    """What each node offers to a kind of demand, or why it does not."""
-    nowhere: dict[Shape, str] = field(default_factory=dict)
-    """Kinds of demand that no node meets now, and why in words."""
+    host_mib: int = 0
+    """Main memory promised."""
 
-    @classmethod
-    def of(cls, draft: Draft) -> "Ground":
-        host: Counter[NodeId] = Counter()
-        for assignment in draft.assignments.values():
-            host[assignment.node] += assignment.host_memory_mib
-        return cls(draft.survey.nodes, draft.claims(), host, frozenset(_unclaimed(draft)))
-
-    def take(self, assignment: Assignment) -> None:
-        """From now on it holds its claims."""
+    def add(self, assignment: Assignment) -> None:
         for claim in assignment.claims:
             self.holders.setdefault(claim.device, []).append(assignment)
-        self.host_mib[assignment.node] += assignment.host_memory_mib
-        self._changed(assignment.node)
+        self.host_mib += assignment.host_memory_mib
 
-    def give_back(self, assignment: Assignment) -> None:
-        """It is gone: proven, or never begun."""
+    def remove(self, assignment: Assignment) -> None:
         for claim in assignment.claims:
             left = [a for a in self.holders.get(claim.device, ()) if a.replica != assignment.replica]
             if left:
                 self.holders[claim.device] = left
             else:
                 self.holders.pop(claim.device, None)
-        self.host_mib[assignment.node] -= assignment.host_memory_mib
+        self.host_mib -= assignment.host_memory_mib
+
+    def is_being_released(self, device: DeviceId) -> bool:
+        holders = self.holders.get(device, ())
+        told = all(a.stop is not None and a.stop.commanded for a in holders)
+        return bool(holders) and told and device not in self.strays
+
+
+@dataclass
+class Ground:
+    """Books of one pass, opened per node when somebody asks for it."""
+
+    draft: Draft
+    views: Mapping[NodeId, NodeView]
+    books: dict[NodeId, _Book] = field(default_factory=dict)
+    known: dict[Shape, dict[NodeId, Spot | str]] = field(default_factory=dict)
+    """What each node offers to a kind of demand, or why it does not."""
+    nowhere: dict[Shape, str] = field(default_factory=dict)
+    """Kinds of demand that no node meets now, and why in words."""
+    _by_node: dict[NodeId, list[Assignment]] | None = None
+
+    @classmethod
+    def of(cls, draft: Draft) -> "Ground":
+        return cls(draft, draft.survey.nodes)
+
+    def book(self, node: NodeId) -> _Book:
+        """Who holds what on a node."""
+        if node not in self.books:
+            if self._by_node is None:
+                self._by_node = by_node(self.draft.assignments.values())
+            self.books[node] = _opened(self.draft, node, self._by_node.get(node, ()))
+        return self.books[node]
+
+    def take(self, assignment: Assignment) -> None:
+        """From now on it holds its claims."""
+        self.book(assignment.node).add(assignment)
+        self._changed(assignment.node)
+
+    def give_back(self, assignment: Assignment) -> None:
+        """It is gone: proven, or never begun."""
+        self.book(assignment.node).remove(assignment)
         self._changed(assignment.node)
 
     def _changed(self, node: NodeId) -> None:
@@ -95,19 +120,15 @@ class Ground:
     # --- devices of one node ---
 
     def free(self, view: NodeView) -> list[Device]:
-        return [d for d in devices_of(view) if is_usable(view, d) and self._is_free(d.id)]
-
-    def _is_free(self, device: DeviceId) -> bool:
-        return device not in self.holders and device not in self.unclaimed
+        book = self.book(view.node.id)
+        return [
+            d for d in devices_of(view) if d.id not in book.holders and d.id not in book.strays and is_usable(view, d)
+        ]
 
     def free_soon(self, view: NodeView) -> list[Device]:
         """Devices that are being released and that nobody waits for yet."""
-        return [d for d in devices_of(view) if is_usable(view, d) and self._is_being_released(d.id)]
-
-    def _is_being_released(self, device: DeviceId) -> bool:
-        holders = self.holders.get(device, ())
-        told = all(a.stop is not None and a.stop.commanded for a in holders)
-        return bool(holders) and told and device not in self.unclaimed
+        book = self.book(view.node.id)
+        return [d for d in devices_of(view) if book.is_being_released(d.id) and is_usable(view, d)]
 
     def spot(self, view: NodeView, profile: Profile, released: Iterable[DeviceId] = ()) -> Spot | None:
         """The devices for every entry of the profile, met together on this node; None when they are not there.
@@ -141,9 +162,13 @@ def _made(view: NodeView, taken: Sequence[Device], left: int, *, waits: bool) ->
     return Spot(view, claims, taken[0].vendor if taken else None, left, waits)
 
 
-def _unclaimed(draft: Draft) -> Iterable[DeviceId]:
-    for id_, view in draft.survey.nodes.items():
-        for row in () if view.seen is None else view.seen.replicas:
-            assignment = draft.assignments.get(row.replica)
-            if assignment is None or assignment.node != id_:
-                yield from (claim.device for claim in row.claims)
+def _opened(draft: Draft, node: NodeId, mine: Iterable[Assignment]) -> _Book:
+    book = _Book()
+    for assignment in mine:
+        book.add(assignment)
+    view = draft.survey.of(node)
+    for row in () if view is None or view.seen is None else view.seen.replicas:
+        assigned = draft.assignments.get(row.replica)
+        if assigned is None or assigned.node != node:
+            book.strays.update(claim.device for claim in row.claims)
+    return book

@@ -70,16 +70,14 @@ class NodeView:
         """Lost, and its replicas may be placed elsewhere."""
         return self.state is NodeState.LOST and not self.frozen
 
-    @property
-    def moves_away(self) -> bool:
-        return self.drain is not None or self.leaving
-
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     nodes: Mapping[NodeId, NodeView]
     brake: str = ""
     """Why silence causes nothing now; empty when the brake is off."""
+    has_lost: bool = False
+    """Whether any node is lost, and its replicas may be placed elsewhere."""
 
     def of(self, node: NodeId) -> NodeView | None:
         return self.nodes.get(node)
@@ -95,7 +93,8 @@ def survey(world: World) -> Survey:
     doubts = _identity_doubts(world, declared)
     braked = _braked(world, declared)
     views = {id_: _view(world, node, doubts.get(id_, ""), id_ in braked) for id_, node in declared.items()}
-    return Survey(views, _brake_in_words(braked, declared) if braked else "")
+    brake = _brake_in_words(braked, declared) if braked else ""
+    return Survey(views, brake, any(view.is_lost for view in views.values()))
 
 
 def _view(world: World, node: Node, doubt: str, braked: bool) -> NodeView:
@@ -138,14 +137,17 @@ def _ours(world: World, seen: Seen) -> dict[ReplicaId, ReplicaReport]:
 def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, str]:
     """Nodes that claim the same machine or device as another: all of them are set aside, each naming the others. So
     is a node whose name another machine has taken, while it holds anything."""
+    first: dict[str, NodeId] = {}
     claimed: defaultdict[tuple[str, str], list[NodeId]] = defaultdict(list)
     for id_ in declared:
         seen = world.seen.get(id_)
-        if seen is not None and not _is_lost(world, id_):  # a machine may come back under another name
-            if seen.machine:
-                claimed["machine id", seen.machine].append(id_)
-            for device in seen.inventory.devices:
-                claimed["device", device.id].append(id_)
+        if seen is None or _is_lost(world, id_):  # a machine may come back under another name
+            continue
+        if seen.machine and (other := first.setdefault(f"machine {seen.machine}", id_)) != id_:
+            claimed["machine id", seen.machine] += [id_] if claimed["machine id", seen.machine] else [other, id_]
+        for device in seen.inventory.devices:
+            if (other := first.setdefault(device.id, id_)) != id_:
+                claimed["device", device.id] += [id_] if claimed["device", device.id] else [other, id_]
     holding = {assignment.node for assignment in world.assignments.values()}
     doubts = {id_: text for id_ in declared if id_ in holding and (text := _other_machine(world, id_))}
     for (what, value), nodes in claimed.items():

@@ -7,8 +7,8 @@ or when an accepted command is not visible in the report after `REPEAT_S`.
 from collections.abc import Sequence
 
 from llmgw import adoption, stopping
-from llmgw.draft import Draft
-from llmgw.ids import DeviceId, NodeId
+from llmgw.draft import Draft, by_node
+from llmgw.ids import NodeId
 from llmgw.nodes import NodeView
 from llmgw.wire import EngineState, RefusalCode
 from llmgw.world import Assignment, Call, Outgoing, OutgoingKind
@@ -34,17 +34,14 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
     """Fill the draft's outbox; the nodes whose lanes run now."""
     if draft.hold:
         return ()
-    claims = draft.claims()
-    by_node: dict[NodeId, list[Assignment]] = {}
-    for assignment in draft.sorted_assignments():
-        by_node.setdefault(assignment.node, []).append(assignment)
+    groups = by_node(draft.sorted_assignments())
     kicked: list[NodeId] = []
     for id_, view in draft.survey.nodes.items():
         if not view.listens:
             continue
-        items = (*_stops(draft, view, by_node.get(id_, ())), *_starts(draft, view, by_node.get(id_, ()), claims))
+        mine = groups.get(id_, ())
         tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
-        outgoing = (*items, *tasks)
+        outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks)
         if outgoing:
             draft.outbox[id_] = outgoing
             if _is_due(draft, id_, outgoing):
@@ -88,28 +85,24 @@ def _stops(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Out
             stops.append(Outgoing(OutgoingKind.STOP, assignment.replica))
         else:
             draft.wake(force_s)
-    unclaimed = (
-        row
-        for replica, row in sorted(view.rows.items())
-        if replica not in draft.assignments and view.judges and adoption.is_to_stop(draft, row)
-    )
-    stops += [Outgoing(OutgoingKind.STOP, row.replica) for row in unclaimed]
+    strays = sorted(r for r in view.rows if r not in draft.assignments) if view.judges else ()
+    stops += [Outgoing(OutgoingKind.STOP, r) for r in strays if adoption.is_to_stop(draft, view.rows[r])]
     return stops
 
 
 # --- starts ---
 
 
-def _starts(
-    draft: Draft, view: NodeView, mine: Sequence[Assignment], claims: dict[DeviceId, list[Assignment]]
-) -> list[Outgoing]:
+def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Outgoing]:
+    coming = [a for a in mine if a.stop is None and a.replica not in view.rows and view.judges]
+    if not coming:
+        return []
     policy = draft.world.catalog.policy if draft.world.catalog is not None else None
     slots = policy.max_loading_per_node if policy is not None else 2
     slots -= sum(1 for a in mine if _is_loading(view, a))
     starts: list[Outgoing] = []
-    coming = [a for a in mine if a.stop is None and a.replica not in view.rows and view.judges]
     for assignment in sorted(coming, key=lambda a: _turn(draft, a)):
-        reason, until_s = _why_not(draft, assignment, claims)
+        reason, until_s = _why_not(draft, assignment, mine)
         if not reason and slots <= 0 and not _was_told(draft, assignment):
             reason, until_s = f"{view.node.id} is loading as many replicas as it may at a time", None
         if reason:
@@ -138,13 +131,11 @@ def _was_told(draft: Draft, assignment: Assignment) -> bool:
     return assignment.replica in draft.world.sent
 
 
-def _why_not(
-    draft: Draft, assignment: Assignment, claims: dict[DeviceId, list[Assignment]]
-) -> tuple[str, float | None]:
-    """Why a start is not told now, and until when at the latest."""
-    others = sorted(
-        {a.replica for c in assignment.claims for a in claims.get(c.device, ()) if a.replica != assignment.replica}
-    )
+def _why_not(draft: Draft, assignment: Assignment, mine: Sequence[Assignment]) -> tuple[str, float | None]:
+    """Why a start is not told now, and until when at the latest. `mine`: all that is assigned to its node."""
+    devices = {claim.device for claim in assignment.claims}
+    rivals = (a for a in mine if a.replica != assignment.replica)
+    others = sorted(a.replica for a in rivals if devices & {claim.device for claim in a.claims})
     if others:
         return f"its devices on {assignment.node} are still being released by {', '.join(others)}", None
     refused = draft.world.refused.get(assignment.replica)

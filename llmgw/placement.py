@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llmgw.catalog import Accelerators, Profile
 from llmgw.fitting import fits
-from llmgw.ground import FOREIGN_LIMIT_MIB, Ground, Spot, devices_of, is_usable, shape
+from llmgw.ground import FOREIGN_LIMIT_MIB, Ground, Spot, devices_of, shape
 from llmgw.ids import ModelName, NodeId
 from llmgw.nodes import NodeState, NodeView
 from llmgw.wire import DeviceHealth
@@ -112,7 +112,7 @@ def _host_memory(ground: Ground, view: NodeView, profile: Profile, spare_mib: in
     has = view.seen.inventory.host_memory_mib
     if has is None:
         return "with unknown main memory"
-    left = has - ground.host_mib.get(view.node.id, 0) + spare_mib
+    left = has - ground.book(view.node.id).host_mib + spare_mib
     return "" if left >= wanted else f"short of {wanted} MiB of main memory"
 
 
@@ -134,7 +134,7 @@ def _shortage(ground: Ground, view: NodeView, profile: Profile) -> str:
     entry = profile.accelerators[0] if profile.accelerators else None
     if entry is None:
         return "without room"
-    devices = devices_of(view)
+    devices, book = devices_of(view), ground.book(view.node.id)
     fitting = [d for d in devices if fits(entry, d)]
     if len(fitting) < entry.count:
         unknown = sum(1 for d in devices if d.memory_mib is None and entry.memory_mib is not None)
@@ -142,8 +142,8 @@ def _shortage(ground: Ground, view: NodeView, profile: Profile) -> str:
         return f"with {len(fitting)} such device{'s' * (len(fitting) != 1)}{suffix}"
     foreign = [d for d in fitting if d.foreign_mib > FOREIGN_LIMIT_MIB]
     ill = [d for d in fitting if d.health is not DeviceHealth.OK or (view.seen and d.id in view.seen.quarantined)]
-    strays = [d for d in fitting if d.id in ground.unclaimed]
-    free = [d for d in fitting if is_usable(view, d) and d.id not in ground.holders and d.id not in ground.unclaimed]
+    strays = [d for d in fitting if d.id in book.strays]
+    free = [d for d in ground.free(view) if d in fitting]
     parts = [f"with {len(free)} free"]
     if ill:
         parts.append(f"{len(ill)} out of order or quarantined")

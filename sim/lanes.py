@@ -71,8 +71,7 @@ class Lane(ABC):
         for late in [p for p in self.late if p.arrives_s <= now_s]:
             self.late.remove(late)
             late.arrive()
-        packet = self.packet
-        if packet is None:
+        if (packet := self.packet) is None:
             return
         if not packet.has_arrived and packet.arrives_s <= now_s:
             packet.has_arrived = True
