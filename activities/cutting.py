@@ -40,7 +40,7 @@ def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
         instance=state.instance,
         revision=state.revision,
         held=state.tables.get(fleet),
-        draining=tuple(sorted(u.id for u in state.use if u.withdrawn and u.in_flight > 0)),
+        draining=tuple(sorted(u.id for u in state.use if u.withdrawn and u.in_flight > 0 and u.fleet in ("", fleet))),
     )
 
 

@@ -34,10 +34,12 @@ INTRODUCTION = """\
 A catalog is one YAML or JSON document: everything the fleet should be. It is accepted whole or refused whole, with
 every problem named. What is left out has the default shown here, and fields that are not on this page are refused.
 
-* Check a file: `llmgw validate FILE`. Put it in force: `llmgw apply FILE`. Examples: [examples/](../examples).
+* Check a file: `llmgw validate FILE`. Put it in force: `llmgw apply FILE`. Examples: [examples/](../examples). How it
+  is read, what names may look like, what restarts an engine and why: [catalog-guide.md](catalog-guide.md).
 * For editors: [catalog.schema.json](catalog.schema.json), or `llmgw schema`. With the YAML language server, begin a
   file with `# yaml-language-server: $schema=…/catalog.schema.json`.
-* Sizes of memory are whole MiB, or text with a unit: `80GB`, `24GiB` (MB, GB, TB, MiB, GiB, TiB). Times are seconds.
+* Sizes of memory are whole MiB, or text with a unit: `80GB`, `24GiB` (MB, GB, TB, MiB, GiB, TiB). Write the number on
+  the card's box in GB: drivers report a little less than that many GiB. Times are seconds.
 * Nothing is converted in silence: a number that is meant as text needs quotes.
 * In arguments and environment `${llmgw:port}`, `${llmgw:host}`, `${llmgw:weights}`, `${llmgw:served_name}`,
   `${llmgw:python}` and `${llmgw:port:NAME}` are filled in at the start. There is no shell and no other syntax.

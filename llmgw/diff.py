@@ -50,7 +50,7 @@ def differences(old: Catalog | None, new: Catalog) -> tuple[Difference, ...]:
     after = plain(new)
     return (
         *_moved_aliases(before, after),
-        *_things("model", _by(before, "models", "name"), _by(after, "models", "name")),
+        *_things("model", _models(before), _models(after)),
         *_things("node", _by(before, "nodes", "id"), _by(after, "nodes", "id")),
         *_things("router", _by(before, "routers", "id"), _by(after, "routers", "id")),
         *_things("pool", _by(before, "pools", "name"), _by(after, "pools", "name")),
@@ -65,6 +65,19 @@ Plain = Mapping[str, Any]
 
 def _by(raw: Plain, section: str, key: str) -> dict[str, Plain]:
     return {item[key]: {k: v for k, v in item.items() if k != key} for item in raw.get(section, ())}
+
+
+def _models(raw: Plain) -> dict[str, Plain]:
+    """Models by name, their replicas as people write them: `2`, or `0 to 1`."""
+    return {
+        name: {**model, "replicas": _bounds(model.get("replicas", {}))}
+        for name, model in _by(raw, "models", "name").items()
+    }
+
+
+def _bounds(replicas: Plain) -> str:
+    low, high = replicas.get("min", 1), replicas.get("max", 1)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _things(kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> Iterator[Difference]:
@@ -123,5 +136,7 @@ def _shown(value: object) -> str:
     """A value on one line; `default` for a field that is not written (its default then holds)."""
     if value is None:
         return "default"
+    if isinstance(value, float):
+        return f"{value:g}"
     text = value if isinstance(value, str) and value else canonical_json(value).decode()
     return text if len(text) <= _MAX_VALUE_CHARS else text[: _MAX_VALUE_CHARS - 1] + "…"

@@ -25,6 +25,10 @@ class WeightsRule:
 
     args: tuple[str, ...] = ()
     own_flags: tuple[str, ...] = ()
+    revision_flag: str = ""
+    """Names the revision of a hub's repository; empty = the engine takes none."""
+    hub_flags: tuple[str, str] | None = None
+    """Name a hub's repository and a file of it, in place of `args`, to an engine that fetches them itself."""
     required: bool = True
     suffix: str = ""
     """What the source should end with; empty = anything."""
@@ -111,7 +115,7 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
             EngineRow(
                 name="vllm",
                 executable=("vllm", "serve"),
-                weights=WeightsRule((_WEIGHTS,), ("--model",)),
+                weights=WeightsRule((_WEIGHTS,), ("--model",), revision_flag="--revision"),
                 serve_args=("--served-model-name", _NAME, "--host", _HOST, "--port", _PORT),
                 owned_flags={
                     "--port": _WHY_PORT,
@@ -133,7 +137,9 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
             EngineRow(
                 name="sglang",
                 executable=("python3", "-m", "sglang.launch_server"),
-                weights=WeightsRule(("--model-path", _WEIGHTS), ("--model-path", "--model")),
+                weights=WeightsRule(
+                    ("--model-path", _WEIGHTS), ("--model-path", "--model"), revision_flag="--revision"
+                ),
                 serve_args=("--enable-metrics", "--served-model-name", _NAME, "--host", _HOST, "--port", _PORT),
                 owned_flags={"--port": _WHY_PORT, "--host": _WHY_HOST, "--served-model-name": _WHY_NAME},
                 abbreviates=True,
@@ -152,6 +158,7 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
                 weights=WeightsRule(
                     ("-m", _WEIGHTS),
                     ("-m", "--model", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-dr", "--docker-repo"),
+                    hub_flags=("-hf", "-hff"),
                     suffix=".gguf",
                 ),
                 serve_args=("--metrics", "-a", _NAME, "--host", _HOST, "--port", _PORT),

@@ -1,7 +1,8 @@
 """What the reports prove about our replicas: gone, failed, or still there.
 
 Absence counts only from a report whose token is no older than the last command that named the replica. A start that
-was refused, or whose answer is not known, is a wait: it is told again. A new boot voids everything the node ran.
+was refused, or whose answer is not known, is a wait: it is told again. A new boot voids everything the node ran, but
+not a start that is still under way to it: that one is stopped by a newer command.
 """
 
 from dataclasses import replace
@@ -26,11 +27,23 @@ def weigh(draft: Draft) -> None:
 def _one(draft: Draft, assignment: Assignment, view: NodeView) -> None:
     row = view.rows.get(assignment.replica)
     if view.seen is not None and assignment.boot and view.seen.boot != assignment.boot:
-        draft.gone(assignment, f"{assignment.node} was booted anew")
+        _booted(draft, assignment, view, row)
     elif row is None:
         _absent(draft, assignment, view)
     elif row.state is EngineState.FAILED:
         _failed(draft, assignment, row)
+
+
+def _booted(draft: Draft, assignment: Assignment, view: NodeView, row: ReplicaReport | None) -> None:
+    """What ran is void. A start that was under way may still have been taken by the new boot, or be taken yet."""
+    text = f"{assignment.node} was booted anew"
+    told = assignment.replica in draft.world.sent
+    if row is not None and row.state is not EngineState.FAILED and view.seen is not None:
+        draft.put(replace(assignment, boot=view.seen.boot))
+    elif row is None and (not told or is_proof(draft, assignment, view)):
+        draft.gone(assignment, text)
+    elif assignment.stop is None or not assignment.stop.commanded:
+        draft.command(assignment, StopIntent(StopCause.REPLACED, text, draft.now_s, -1))
 
 
 def _absent(draft: Draft, assignment: Assignment, view: NodeView) -> None:

@@ -27,10 +27,10 @@ HOW = "write a whole number of MiB, or a text such as 80GB, 24GiB, 1.5TiB (units
 def parse_mib(value: object) -> int:
     """`value` (an int of MiB, or text with a unit) in MiB, rounded up. Raises ValueError saying what is wrong."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"must be a size of memory, not {value!r}")  # noqa: TRY004 - pydantic reports only ValueErrors
+        raise ValueError("must be a size of memory: a whole number or a text")  # noqa: TRY004 - pydantic reports only ValueErrors
     mib = value if isinstance(value, int) else _parse_text(value)
     if not 0 < mib <= MAX_MIB:
-        raise ValueError(f"{value!r} is no possible size of memory: it must be above zero and at most 1024 TiB")
+        raise ValueError("this is no possible size of memory: it must be above zero and at most 1024 TiB")
     return mib
 
 
@@ -45,9 +45,9 @@ def format_mib(mib: int) -> str:
 def _parse_text(text: str) -> int:
     matched = _SIZE.fullmatch(text)
     if matched is None:
-        raise ValueError(f"{text!r} is no size of memory")
+        raise ValueError(f"{text[:40]!r} is no size of memory")
     size = _UNITS.get(matched["unit"])
     if size is None:
-        raise ValueError(f"{text!r} has the unknown unit {matched['unit']!r}")
+        raise ValueError(f"{text[:40]!r} has the unknown unit {matched['unit']!r}")
     whole_bytes = Fraction(matched["number"]) * size
     return -int(-whole_bytes // _MIB)

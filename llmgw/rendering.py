@@ -5,8 +5,9 @@ expanded but the placeholder of the served name. Which devices, which port and w
 """
 
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.engines import Engine, engine_of
+from llmgw.engines import Engine, WeightsRule, engine_of
 from llmgw.placeholders import SERVED_NAME, fill
+from llmgw.weights import hub_source
 from llmgw.wire import LaunchSpec, StopBehaviour
 
 
@@ -60,8 +61,19 @@ def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
     program = row.executable
     if profile.executable is not None:
         program = (profile.executable, *program[1:])
-    weights = row.weights.args if weights_of(model, profile) else ()
+    weights = _weights_args(row.weights, weights_of(model, profile))
     return (*program, *profile.command, *weights, *engine.args, *profile.args, *row.serve_args)
+
+
+def _weights_args(rule: WeightsRule, source: str | None) -> tuple[str, ...]:
+    if source is None:
+        return ()
+    hub = hub_source(source)
+    if hub is not None and rule.hub_flags is not None:
+        repo_flag, file_flag = rule.hub_flags
+        return (repo_flag, hub.repo, *((file_flag, hub.file) if hub.file else ()))
+    revision = hub.revision if hub is not None and rule.revision_flag else None
+    return (*rule.args, *((rule.revision_flag, revision) if revision else ()))
 
 
 def _environment(profile: Profile, engine: Engine) -> dict[str, str]:

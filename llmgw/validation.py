@@ -1,7 +1,7 @@
 """The verdict on a catalog as sent: accepted whole, or refused with every problem at once. It never raises.
 
 Rules are rows of `RULES`, each a function over the raw input (`llmgw.checking`): a mistake in one place hides no
-mistake in another. Only what needs an accepted catalog (size, fit) waits for the shape to be right.
+mistake in another. Only what needs an accepted catalog (size, fit) waits for the rest to be right.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
-from llmgw.checking import fleet, launches, names, secrets, structure
+from llmgw.checking import characters, fleet, launches, names, secrets, structure, weights
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Lines, Position, Problem, Severity, placed, position_of
 
 catalog_schema = structure.catalog_schema
 
 RULES: tuple[Rule, ...] = (
+    characters.characters,
     names.public_names,
     names.duplicate_ids,
     fleet.references,
     launches.engines,
     launches.programs,
-    launches.weights,
+    weights.weights,
     launches.served_names,
     launches.owned_flags,
     launches.arguments,
@@ -55,7 +56,7 @@ def check(
     sent = Sent(raw, lines or {}, router_kinds)
     catalog, found = _shaped(raw)
     found += [finding for rule in RULES for finding in rule(sent)]
-    if catalog is not None:
+    if catalog is not None and not any(finding.severity is Severity.ERROR for finding in found):
         found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
     found.sort(key=_document_order(sent.lines))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)

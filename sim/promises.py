@@ -63,7 +63,7 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
         if stop is None or not stop.commanded or replica in fleet.seen.commanded:
             continue
         fleet.seen.commanded.add(replica)
-        if stop.cause is StopCause.FAILED or _is_silent(fleet, f"node/{assignment.node}"):
+        if stop.cause in (StopCause.FAILED, StopCause.REPLACED) or _is_silent(fleet, f"node/{assignment.node}"):
             continue
         limit_s = drain_limit_s(fleet.world, assignment)
         waited_s = fleet.now_s - stop.since_s

@@ -100,6 +100,11 @@ class FleetState:
             same = self.world.held is not None and self.world.held.digest == held.digest
             self.world = self.world if same else replace(self.world, held=held)
 
+    def deciding(self) -> str:
+        """What the next plan is made for, in words."""
+        names = [item.name for item in self.world.inbox]
+        return f"judge {', '.join(names[:5])}, then decide" if names else "decide on what changed"
+
     def plan_failed(self, problem: str) -> None:
         """No plan came back at all: nothing changes but the alarm."""
         self.recent = self.recent.model_copy(update={"safe_mode": problem})

@@ -145,6 +145,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
                 result_type=Plan,
                 start_to_close_timeout=timedelta(seconds=10),
                 retry_policy=PLAN_RETRY,
+                summary=self.state.deciding(),
             )
             return plan
         except ActivityError as error:

@@ -1,6 +1,5 @@
 """Rules about how models are launched: engines, arguments, placeholders, weights, environment."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ from llmgw.checking.raw import EACH, FoundText, parts, text, text_list, texts
 from llmgw.checking.sent import Sent
 from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.placeholders import KEYS, PORT, WEIGHTS, is_broken, keys_in, placeholder, port_name, shell_like
-from llmgw.problems import Finding, Path, Severity, did_you_mean, quoted
+from llmgw.problems import Finding, Path, did_you_mean, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +113,26 @@ def owned_flags(sent: Sent) -> Iterator[Finding]:
     """Flags in args that only the plane may give."""
     for launch in launches(sent.raw):
         if launch.row is not None:
-            yield from _owned(launch.row, (*launch.at, "args"), launch.profile.get("args"), launch.weights is not None)
+            yield from _owned(launch.row, (*launch.at, "args"), launch.profile.get("args"))
     for at, part in parts(sent.raw, "engines", EACH):
         if (row := ROWS.get(text(part, "base") or "")) is not None:
-            yield from _owned(row, (*at, "args"), part.get("args"), has_weights=False)
+            yield from _owned(row, (*at, "args"), part.get("args"))
 
 
-def _owned(row: EngineRow, at: Path, args: object, has_weights: bool) -> Iterator[Finding]:
+def _owned(row: EngineRow, at: Path, args: object) -> Iterator[Finding]:
     for index, item in text_list(args):
-        flag = _flag(item, row)
+        flag = flag_of(item, row)
         if item == "--" and row.serve_args:
             yield Finding((*at, index), "`--` would turn the plane's own flags into text", "leave it out")
         elif (why := _why_owned(flag, row)) is not None:
             yield Finding((*at, index), f"{flag} is not yours to give: {why}", "leave it and its value out")
-        elif has_weights and flag in row.weights.own_flags:
-            yield Finding((*at, index), f"{flag} is already given by `weights`", "keep one of the two")
 
 
 _SHORTEST_PREFIX = len("--ho")
 
 
-def _flag(item: str, row: EngineRow) -> str:
+def flag_of(item: str, row: EngineRow) -> str:
+    """The flag that an argument gives, in the row's own spelling; the argument itself where it gives none."""
     name = item.split("=", 1)[0]
     return name.replace("_", "-") if row.abbreviates and name.startswith("--") else name
 
@@ -151,7 +149,7 @@ def _why_owned(flag: str, row: EngineRow) -> str | None:
 
 
 def arguments(sent: Sent) -> Iterator[Finding]:
-    """Arguments and environment that cannot reach an engine as they are meant: NUL, wrong placeholders."""
+    """Arguments and environment that cannot reach an engine as they are meant: wrong placeholders."""
     for launch in launches(sent.raw):
         ports = {name for _, name in text_list(launch.profile.get("ports"))}
         for at, value in launch.every_argument:
@@ -163,8 +161,6 @@ def arguments(sent: Sent) -> Iterator[Finding]:
 
 def _unfillable(at: Path, value: str, ports: set[str] | None, has_weights: bool) -> Iterator[Finding]:
     """`ports` None: not known here, any port name may be meant."""
-    if "\x00" in value:
-        yield Finding(at, "it holds a NUL character, which ends a text for every program", "take it out")
     if is_broken(value):
         yield Finding(at, "a placeholder is opened and not closed", f"write it like {placeholder(PORT)}")
     if (shell := shell_like(value)) is not None:
@@ -207,65 +203,7 @@ def environment(sent: Sent) -> Iterator[Finding]:
             yield Finding(at, f"{at[-1]} is not yours to set: the plane chooses devices", "see `devices` of an engine")
 
 
-# --- weights and served name ---------------------------------------------------------------------------------------
-
-_HUB = re.compile(
-    r"hf://(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?P<file>/[\w./ +-]+)?(@(?P<revision>[\w./-]+))?", re.ASCII
-)
-_HTTPS = re.compile(r"https://[^\s/@?#]+/[^\s?#]*[^\s?#/]")
-_WEIGHTS_MEND = "write hf://org/repo, hf://org/repo/file@revision, file:///path or https://host/path"
-
-
-def weights(sent: Sent) -> Iterator[Finding]:
-    """Sources nobody can fetch, and engines left without any."""
-    pattern = ("models", EACH)
-    for at, source in (*texts(sent.raw, *pattern, "weights"), *texts(sent.raw, *pattern, "profiles", EACH, "weights")):
-        if (reason := unusable_source(source)) is not None:
-            yield Finding(at, f"cannot be a source of weights: {reason}", _WEIGHTS_MEND)
-    for launch in launches(sent.raw):
-        if launch.row is not None:
-            yield from _weights_for(launch, launch.row)
-
-
-def unusable_source(source: str) -> str | None:
-    """Why `source` cannot name weights, or None."""
-    if any(not char.isprintable() for char in source) or "${" in source:
-        return "it holds control characters or a placeholder"
-    if ".." in re.split(r"[/\\]", source):
-        return "it holds `..`"
-    scheme = source.partition("://")[0] if "://" in source else ""
-    match scheme:
-        case "hf":
-            return None if _HUB.fullmatch(source) else "it is not hf://org/repo[/file][@revision]"
-        case "file":
-            path = source.removeprefix("file://")
-            return None if path.startswith("/") and path.strip("/") else "a file needs its absolute path: file:///path"
-        case "https":
-            return None if _HTTPS.fullmatch(source) else "it is not https://host/path (no user, query or fragment)"
-        case "":
-            return "it has no scheme"
-        case _:
-            return f"the scheme {quoted(scheme)} is unknown"
-
-
-def _weights_for(launch: Launch, row: EngineRow) -> Iterator[Finding]:
-    rule = row.weights
-    source = launch.weights
-    if source is None:
-        named = {_flag(item, row) for item in launch.args} & set(rule.own_flags)
-        if rule.required and not named:
-            yield Finding(
-                launch.at,
-                f"{row.name} has no weights to load",
-                f"add `weights` to the model or profile (or name them in args: {', '.join(rule.own_flags)})",
-            )
-    elif rule.suffix and not source.partition("@")[0].endswith(rule.suffix):
-        yield Finding(
-            (*launch.at, "weights") if "weights" in launch.profile else launch.at,
-            f"{row.name} loads one {rule.suffix} file, and the weights do not name one",
-            f"name the file: hf://org/repo/model{rule.suffix}",
-            Severity.WARNING,
-        )
+# --- served names --------------------------------------------------------------------------------------------------
 
 
 def served_names(sent: Sent) -> Iterator[Finding]:

@@ -60,14 +60,15 @@ def unusable(name: str) -> str | None:
     return next((reason for fails, reason in _NAME_RULES if fails(name)), None)
 
 
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# NUL and half characters are refused in every text, by `llmgw.checking.characters`.
+_INVISIBLE = {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
 
 _NAME_RULES = (
     (lambda name: not name, "it is empty"),
     (lambda name: len(name) > MAX_NAME_CHARS, f"it is longer than {MAX_NAME_CHARS} characters"),
     (lambda name: name != name.strip(), "it begins or ends with a blank"),
     (
-        lambda name: any(unicodedata.category(char) in _INVISIBLE for char in name),
+        lambda name: any(char != "\0" and unicodedata.category(char) in _INVISIBLE for char in name),
         "it holds control or invisible characters",
     ),
     (

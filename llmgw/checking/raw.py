@@ -12,6 +12,10 @@ EACH = "*"
 """In a pattern: every item of a list, or every value of a mapping."""
 
 
+MAX_DEPTH = 32
+"""Paths cost their length, and depth is the sender's choice."""
+
+
 class Found(NamedTuple):
     at: Path
     value: object
@@ -64,13 +68,20 @@ def text_list(value: object) -> tuple[tuple[int, str], ...]:
 
 
 def every_text(raw: object) -> Iterator[FoundText]:
-    """Every text value at any depth. Iterative: depth is the sender's choice."""
+    """Every text down to MAX_DEPTH; a key has the path of its mapping.
+
+    What is deeper stands in no field of a catalog and is refused as a whole.
+    """
     waiting: list[Found] = [Found((), raw)]
     while waiting:
         at, value = waiting.pop()
         if isinstance(value, str):
             yield FoundText(at, value)
-        waiting.extend(Found((*at, key), child) for key, child in _children(value))
+        for key, child in _children(value):
+            if isinstance(key, str):
+                yield FoundText(at, key)
+            if len(at) < MAX_DEPTH:
+                waiting.append(Found((*at, key), child))
 
 
 def _children(value: object) -> Iterator[tuple[str | int, object]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from llmgw.checking.raw import EACH, every_text, find, text_list, texts
 from llmgw.checking.sent import Sent
-from llmgw.problems import Finding, Path
+from llmgw.problems import Finding, Path, path_text, quoted
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|KEY)$", re.IGNORECASE)
 """Names of variables and flags whose values are secrets. Plurals (`MAX_TOKENS`) are numbers, not tokens."""
@@ -55,7 +55,7 @@ def _in_environment(raw: object) -> Iterator[Finding]:
     for pattern in (("models", EACH, "profiles", EACH, "env", EACH), ("engines", EACH, "env", EACH)):
         for at, value in texts(raw, *pattern):
             if _SECRET_NAME.search(str(at[-1])) and not _HARMLESS.fullmatch(value):
-                yield Finding(at, f"{at[-1]} is a secret in clear text", _MEND)
+                yield Finding(at, f"{path_text(at[-1:])} is a secret in clear text", _MEND)
 
 
 def _in_arguments(raw: object) -> Iterator[Finding]:
@@ -77,4 +77,4 @@ def _in_flags(at: Path, args: object) -> Iterator[Finding]:
         value = value if equals else items.get(where, "")
         is_secret = _SECRET_NAME.search(flag.strip("-").replace("-", "_"))
         if is_secret and not _HARMLESS.fullmatch(value) and not (value.startswith("-") and not equals):
-            yield Finding((*at, where), f"the value of {flag} is a secret in clear text", _MEND_FLAG)
+            yield Finding((*at, where), f"the value of {quoted(flag)} is a secret in clear text", _MEND_FLAG)

@@ -87,6 +87,8 @@ def _not_whole(at: Path, detail: ErrorDetails) -> Words:
 
 
 def _not_number(at: Path, detail: ErrorDetails) -> Words:
+    if isinstance(detail["input"], int) and not isinstance(detail["input"], bool):
+        return "this number is out of range", "write a smaller one"
     return f"must be a number, not {_shown(at, detail['input'])}", "write it without quotes, in seconds, such as 30"
 
 
@@ -124,7 +126,7 @@ def _bad_value(_: Path, detail: ErrorDetails) -> Words:
 
 def _out_of_range(sign: str, key: str) -> Callable[[Path, ErrorDetails], Words]:
     def explain(at: Path, detail: ErrorDetails) -> Words:
-        return f"{_shown(at, detail['input'])} is out of range", f"it must be {sign} {_limit(detail, key):g}"
+        return f"{_shown(at, detail['input'])} is out of range", f"it must be {sign} {int(_limit(detail, key)):,}"
 
     return explain
 
@@ -148,7 +150,6 @@ _WORDS: Mapping[str, Callable[[Path, ErrorDetails], Words]] = {
     "missing": _missing,
     "extra_forbidden": _unknown_field,
     "string_type": _not_text,
-    "string_unicode": _fixed("holds half a character (a lone surrogate)", "write the whole character"),
     "int_type": _not_whole,
     "float_type": _not_number,
     "finite_number": _fixed("must be a finite number", "leave the field out for its default"),

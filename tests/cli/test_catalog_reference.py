@@ -1,15 +1,19 @@
 """The committed reference of the catalog is what the code says today."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from cli.catalog_file import read
+from cli.catalog_file import parse, read
 from cli.catalog_reference import page_text, schema_text
 from llmgw.catalog import Catalog
+from llmgw.engines import ROWS
+from llmgw.placeholders import KEYS, placeholder
+from llmgw.validation import check
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,6 +39,14 @@ def test_every_field_is_described() -> None:
     ]
     assert len(parts) > 10
     assert bare == []
+
+
+def test_the_guide_tells_of_every_engine_and_placeholder_and_its_example_is_valid() -> None:
+    guide = (DOCS / "catalog-guide.md").read_text()
+    rows = {line.split("|")[1].strip().strip("`") for line in guide.splitlines() if line.startswith("| `")}
+    assert rows == {*ROWS, *(placeholder(key) for key in KEYS), placeholder("port:NAME")}
+    (example,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    assert check(parse(example).raw).problems == ()
 
 
 @pytest.mark.parametrize("name", ["catalog.yaml", "second-model.yaml"])

@@ -1,6 +1,7 @@
 """What the plane does, told as scenes over simulated nodes and routers."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
 from llmgw.wire import RefusalCode, Token
@@ -44,7 +45,7 @@ def test_failing_starts_are_tried_again_after_10_20_40_and_80_seconds_then_given
         if len(node.starts) > len(began):
             began.append(f.now_s)
         f.run(0.5)
-    gaps = [round(b - a) for a, b in zip(began, began[1:], strict=False)]
+    gaps = [round(b - a) for a, b in pairwise(began)]
     assert gaps == [13, 23, 43, 83], "10·2ⁿ after each failure, which comes 3 s after the start"
     assert why(f, "model/m").startswith("failed: given up: p failed 5 times in a row")
     assert state(f, "m") == "unavailable"
@@ -610,7 +611,8 @@ def test_an_ending_fleet_without_replicas_still_tells_its_routers() -> None:
     f.cut = {"router/r1"}
     f.world = replace(f.world, ending=True)
     f.settle()
-    assert not f.ended
+    still_there = f.ended
+    assert not still_there
     f.cut = set()
     f.run(5)
     assert f.ended

@@ -84,6 +84,21 @@ def test_what_the_plane_says_comes_last_so_that_it_wins(engine: str) -> None:
     assert "org/Model" in argv[argv.index("y") + 1 :]
 
 
+@pytest.mark.parametrize(
+    ("engine", "source", "args"),
+    [
+        ("vllm", "hf://o/r@refs/pr/1", ("vllm", "serve", "${llmgw:weights}", "--revision", "refs/pr/1")),
+        ("vllm", "hf://o/r", ("vllm", "serve", "${llmgw:weights}", "--served-model-name")),
+        ("vllm", "file:///w/m@1", ("vllm", "serve", "${llmgw:weights}", "--served-model-name")),
+        ("llama.cpp", "hf://o/r/q4/m.gguf", ("llama-server", "-hf", "o/r", "-hff", "q4/m.gguf")),
+        ("llama.cpp", "hf://o/r", ("llama-server", "-hf", "o/r", "--metrics")),
+        ("llama.cpp", "file:///w/m.gguf", ("llama-server", "-m", "${llmgw:weights}", "--metrics")),
+    ],
+)
+def test_weights_are_told_in_the_engines_own_way(engine: str, source: str, args: tuple[str, ...]) -> None:
+    assert launch(engine, None, weights=source, args=[]).argv[: len(args)] == args
+
+
 def test_a_replica_that_asked_for_no_device_sees_none() -> None:
     spec = launch("vllm", None)
     assert spec.devices is None

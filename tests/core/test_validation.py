@@ -179,6 +179,79 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
     "a command without a port": (launched(engine="command", command=["x"]), AT, "its port", "${llmgw:port}"),
     "no command": (launched(engine="command"), AT, "needs a `command`", "list"),
     "an image": (launched(image="x:1"), f"{AT}.image", "not containers", "leave `image` out"),
+    # shape, further
+    "an exponent as text": (launched(start_limit_s="1e3"), f"{AT}.start_limit_s", "must be a number", "without quotes"),
+    "a fraction for a whole number": (launched(weight=1.5), f"{AT}.weight", "whole number", "digits"),
+    "a switch for a number": (launched(weight=True), f"{AT}.weight", "whole number", "digits"),
+    "a switch for text": (launched(env={"A": True}), f"{AT}.env.A", "must be text", "quotes"),
+    "no end": (launched(start_limit_s=float("inf")), f"{AT}.start_limit_s", "finite", "default"),
+    "nothing for a list": ({"models": None}, "models", "must be a list", "list"),
+    "text for a model": ({"models": ["a"]}, "models[0]", "must be a mapping", "profiles"),
+    "a list for variables": (launched(env=["A=1"]), f"{AT}.env", "must be a mapping", "name: value"),
+    "less than no memory": (launched(host_memory=-1), f"{AT}.host_memory", "above zero", "MiB"),
+    "less than no devices": (
+        launched(accelerators=[{"count": -1}]),
+        f"{AT}.accelerators[0].count",
+        "out of range",
+        "at least 1",
+    ),
+    "devices without number": (
+        launched(accelerators=[{"count": 10**30}]),
+        f"{AT}.accelerators[0].count",
+        "out of range",
+        "1,024",
+    ),
+    "half a character": (launched(args=["\ud800"]), f"{AT}.args[0]", "half a character", "whole"),
+    "half a character in a name": ({"models": [model(metadata={"\ud800": ""})]}, "models[0].metadata", "half", "whole"),
+    "a URL with a port that is none": ({"nodes": [node(url="http://n:99999")]}, "nodes[0].url", "ort", ""),
+    "a URL with a query": ({"nodes": [node(url="http://n/?a=1")]}, "nodes[0].url", "query", ""),
+    "a port twice": (launched(ports=["a", "a"]), f"{AT}.ports[1]", "there twice", "take one"),
+    # launches, further
+    "an address in one item": (launched(args=["--host=::"]), f"{AT}.args[0]", "picks the address", "leave it"),
+    "a name in the other spelling": (
+        launched(args=["--served_model_name"]),
+        f"{AT}.args[0]",
+        "model's name",
+        "leave it",
+    ),
+    "a name for llama.cpp": (
+        launched(engine="llama.cpp", args=["-hf", "o/r", "-a", "x"]),
+        f"{AT}.args[2]",
+        "-a is not yours",
+        "leave it",
+    ),
+    "a port in an extension": (
+        {"engines": {"e": {"base": "vllm", "args": ["--port=1"]}}},
+        "engines.e.args[0]",
+        "picks the port",
+        "leave it",
+    ),
+    "weights in args too": (
+        launched(engine="vllm", weights="hf://o/r", args=["--model", "x"]),
+        f"{AT}.args[0]",
+        "already given by `weights`",
+        "one of the two",
+    ),
+    "a revision in args too": (
+        launched(engine="vllm", weights="hf://o/r@v1", args=["--revision=v2"]),
+        f"{AT}.args[0]",
+        "already given by `weights`",
+        "one of the two",
+    ),
+    "weights of a strange scheme": (launched(weights="s3://b/k"), f"{AT}.weights", '"s3" is unknown', "hf://"),
+    "weights without a repository": (launched(weights="hf://org"), f"{AT}.weights", "hf://org/repo", "hf://"),
+    "weights at the root": (launched(weights="file:///"), f"{AT}.weights", "absolute", "file:///"),
+    "NUL in a variable": (launched(env={"A": "\x00"}), f"{AT}.env.A", "NUL", "take it out"),
+    "a placeholder in capitals": (launched(args=["${llmgw:PORT}"]), f"{AT}.args[0]", "no placeholder", "${llmgw:port}"),
+    "an empty placeholder": (launched(args=["${llmgw:}"]), f"{AT}.args[0]", "no placeholder", ""),
+    "weights that are not there": (launched(args=["${llmgw:weights}"]), f"{AT}.args[0]", "no weights", "`weights`"),
+    "a shell's defaults": (launched(args=["${A:-${B:-c}}"]), f"{AT}.args[0]", "no shell", "the value itself"),
+    "a command and an executable": (
+        launched(engine="command", command=["x", "${llmgw:port}"], executable="y"),
+        f"{AT}.executable",
+        "no executable",
+        "command",
+    ),
     # secrets
     "a token in env": (launched(env={"HF_TOKEN": "CANARY+/=7f3a"}), f"{AT}.env.HF_TOKEN", "secret in clear", "secrets"),
     "a key as a flag": (launched(args=["--api-key", "CANARY7f3a"]), f"{AT}.args[1]", "secret in clear", "secrets"),
@@ -207,6 +280,26 @@ def test_a_bad_catalog_is_refused_with_place_and_mend(case: str) -> None:
     assert [p.path for p in checked.problems] == [path], checked.problems
     assert what in checked.problems[0].what
     assert mend in checked.problems[0].mend
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": ["--portable", "-p", "--hostile=1"]},
+        {"args": ["$HOME", "$$", "{{x}}", "${}", "a$"]},
+        {"args": ["${llmgw:port:kv}"], "ports": ["kv"]},
+        {"env": {"CUDA_VISIBLE_DEVICES": ""}},
+        {"engine": "llama.cpp", "args": ["-hf", "org/repo:Q4"]},
+        {"engine": "vllm", "args": ["--model", "org/repo"]},
+        {"engine": "vllm", "weights": "hf://o/r", "args": ["--revision", "v2"]},
+        {"engine": "command", "command": ["x"], "env": {"LISTEN": ":${llmgw:port}"}},
+        {"weights": "hf://org/repo@refs/pr/1"},
+        {"weights": "https://host/a/b.gguf"},
+    ],
+)
+def test_what_only_looks_like_a_mistake_is_accepted(fields: Json) -> None:
+    checked = check(launched(**fields))
+    assert checked.catalog is not None, checked.problems
 
 
 def told(checked: Checked) -> str:
@@ -282,6 +375,11 @@ WARNED: dict[str, tuple[Json, str, str]] = {
         {"pools": [{"name": "g"}], "nodes": [node()], **launched(pool="g")},
         AT,
         "no node is in pool g",
+    ),
+    "a revision that cannot be told": (
+        {"models": [model(weights="hf://o/r/m.gguf@v1", profiles=[profile(engine="llama.cpp")])]},
+        AT,
+        "cannot be told the revision v1",
     ),
     "weights that name no file": (
         {"models": [model(weights="hf://o/r", profiles=[profile(engine="llama.cpp")])]},

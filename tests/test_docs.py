@@ -1,0 +1,51 @@
+"""docs/processes.md names every option, endpoint and metric of the three processes: docs and code move together."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.settings import OPTIONS
+from workers.main import VARIABLES
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "processes.md").read_text()
+
+
+def metrics_in(source: str) -> set[str]:
+    """Metric names in a source file; names made by a loop count by what the loop runs over."""
+    text = (ROOT / source).read_text()
+    return {name for name in re.findall(r'"(llmgw_[a-z_]+)"', text) if not name.endswith("_")}
+
+
+@pytest.mark.parametrize("source", ["workers/metrics.py", "agent/metrics.py", "router/metrics.py"])
+def test_every_metric_is_in_the_docs(source: str) -> None:
+    found = metrics_in(source)
+    assert found
+    missing = {name for name in found if f"`{name}`" not in PAGE and f"`{name}_total`" not in PAGE}
+    assert missing == set()
+
+
+def test_every_metric_in_the_docs_exists() -> None:
+    told = set(re.findall(r"`(llmgw_[a-z_]+)`", PAGE))
+    known = {n for s in ("workers/metrics.py", "agent/metrics.py", "router/metrics.py") for n in metrics_in(s)}
+    known |= {f"{name}_total" for name in known} | {f"llmgw_fleet_{n}" for n in ("models", "replicas", "nodes")}
+    assert told - known == set()
+
+
+def test_every_option_is_in_the_docs_with_its_variable() -> None:
+    agent = {(option.flag, option.variable) for option in OPTIONS}
+    worker = {(f"--{name.replace('_', '-')}", variable) for name, (variable, _) in VARIABLES.items()}
+    router = (ROOT / "router" / "settings.py").read_text()
+    variables = {(f"--{flag}", variable) for flag, variable in re.findall(r'"([a-z-]+)",\s*"(LLMGW_[A-Z_]+)"', router)}
+    assert len(variables) == 9
+    for flag, variable in agent | worker | variables:
+        assert f"| `{flag}` | `{variable}` |" in PAGE, flag
+
+
+@pytest.mark.parametrize("source", ["agent/app.py", "router/app.py"])
+def test_every_endpoint_is_in_the_docs(source: str) -> None:
+    paths = set(re.findall(r'"(/(?:v1|healthz|readyz|metrics)[^" ]*)"', (ROOT / source).read_text()))
+    assert paths
+    missing = {path for path in paths if path.replace("{replica}", "{id}") not in PAGE}
+    assert missing == set()
