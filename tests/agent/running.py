@@ -147,11 +147,12 @@ class Agent:
         return found
 
     async def clean(self) -> None:
+        """The agent first: it may be just about to start another engine."""
+        if self.process is not None:
+            await self.kill()
         for process in self.ours():
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        if self.process is not None:
-            await self.kill()
         await self.http.aclose()
 
 
