@@ -47,6 +47,7 @@ async def test_a_device_is_never_given_out_twice_and_repeats_change_nothing(agen
     await agent.send(4, stop("m-1"))
     await agent.without("m-1")
     assert (await agent.send(5, start("m-2", stub(), device))).results[0].outcome is Outcome.ACCEPTED
+    await agent.row("m-2", "ready")
 
 
 NOT_NOW: tuple[tuple[LaunchSpec, tuple[str, ...], RefusalCode], ...] = (

@@ -59,6 +59,7 @@ async def test_a_process_that_survives_kill_quarantines_its_devices_until_it_is_
     report = await agent.without("m-1")
     assert report.quarantined == {}
     assert (await agent.send(4, start("m-2", stub(), device))).results[0].outcome is Outcome.ACCEPTED
+    await agent.row("m-2", "ready")
 
 
 async def test_a_killed_engine_is_told_with_its_signal_and_its_devices_pass_on_in_one_batch(agent: Agent) -> None:
@@ -73,6 +74,7 @@ async def test_a_killed_engine_is_told_with_its_signal_and_its_devices_pass_on_i
     reply = await agent.send(2, start("m-2", stub(), device), stop("m-1"))
     assert [result.outcome for result in reply.results] == [Outcome.ACCEPTED, Outcome.ACCEPTED]
     assert [r.replica for r in (await agent.report()).replicas] == ["m-2"]
+    await agent.row("m-2", "ready")
 
 
 async def test_a_failed_replica_is_started_again_by_a_higher_attempt_and_by_no_other(agent: Agent) -> None:
