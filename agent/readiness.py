@@ -8,8 +8,10 @@ import asyncio
 import errno
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,7 @@ _LOADING_S = (0.05, 1.0)
 _READY_S = (5.0, 30.0)
 _QUIET_SHARE = 0.1
 _RETRY_S = 1.0
+_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 _MOST_BYTES = 1024 * 1024
 
@@ -152,13 +155,10 @@ def parse_figures(text: str) -> dict[str, float]:
     for line in text.splitlines():
         if line.startswith("#") or not line.strip():
             continue
-        name, _, rest = line.partition("{")
-        value = rest.rpartition("}")[2] if rest else line.partition(" ")[2]
-        name = name.split(" ")[0]
-        try:
-            sums[name] = sums.get(name, 0.0) + float(value.split()[0])
-        except (ValueError, IndexError):
+        if (sample := _SAMPLE.match(line)) is None:
             continue
+        with suppress(ValueError):
+            sums[sample["name"]] = sums.get(sample["name"], 0.0) + float(sample["value"])
     return sums
 
 

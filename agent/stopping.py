@@ -19,7 +19,7 @@ from llmgw.wire import StopBehaviour
 ORPHAN_GRACE_S = 2.0
 """What outlives its leader by this long is not cleaning up after it."""
 
-STUCK_RETRY_S = 5.0
+STUCK_RETRY_S = 1.0
 _POLL_S = (0.01, 0.5)
 
 Survivors = Callable[[], Awaitable[tuple[Process, ...]]]

@@ -1,7 +1,8 @@
 """A small OpenAI-compatible engine of our own, for trying things out: it has the manners of real ones, bad ones too.
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
-leaves a child behind. Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
+leaves a child behind; while it runs, `POST /stub {"do": "crash" | "hang" | "sicken" | "heal"}` asks for it. Standard
+library only, since its start time counts. `python -m agent.stub_engine --help`.
 """
 
 import argparse
@@ -22,6 +23,7 @@ class Stub:
         self.options = options
         self.loaded = asyncio.Event()
         self.hangs = False
+        self.sick = False
         self.running = 0
         self.tokens = 0
         self.who = f"{os.environ.get('LLMGW_REPLICA', options.served_model_name)}@{options.port}"
@@ -67,6 +69,8 @@ class Stub:
             return self._told(writer, json.loads(body or b"{}"))
         if not self.loaded.is_set():
             return _send(writer, 503, _error("Loading model", "unavailable_error"))
+        if path == "/health" and self.sick:
+            return _send(writer, 500, _error("sick as told", "internal_error"))
         if path == "/health":
             return _send(writer, 200, {"status": "ok"})
         if path == "/v1/models":
@@ -82,6 +86,8 @@ class Stub:
             asyncio.get_running_loop().call_soon(self._crash)
         elif order.get("do") == "hang":
             self.hangs = True
+        elif order.get("do") in ("sicken", "heal"):
+            self.sick = order["do"] == "sicken"
 
     async def _serve(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
         try:
@@ -185,7 +191,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--exit-code", type=int, default=1, help="of a crash")
     parser.add_argument("--hang-after-s", type=float, default=None, help="then it takes connections and says nothing")
     parser.add_argument("--ignore-term", action="store_true")
-    parser.add_argument("--leave-child", action="store_true", help="starts a child that outlives it")
+    parser.add_argument(
+        "--leave-child",
+        nargs="?",
+        const="session",
+        choices=("session", "group"),
+        help="starts a child that outlives it, in a session of its own or in the engine's group",
+    )
     parser.add_argument("--list-as", default=None, help="name in the model list, to lie about it")
     return parser.parse_args()
 
@@ -199,7 +211,9 @@ def main() -> None:
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if options.leave_child:
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=options.leave_child == "session"
+        )
     asyncio.run(Stub(options).run())
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -43,19 +44,19 @@ def stub(*args: str, start_limit_s: float = 30.0, name: str = "m", term_limit_s:
     return LaunchSpec(engine="stub", argv=(*head, *args), served_name=name, stop=limits, start_limit_s=start_limit_s)
 
 
-def start(replica: str, launch: LaunchSpec, *devices: str, fingerprint: str = "fp") -> Start:
+def start(replica: str, launch: LaunchSpec, *devices: str, fingerprint: str = "fp", attempt: int = 1) -> Start:
     return Start(
         replica=ReplicaId(replica),
         model=ModelName("m"),
         fingerprint=Fingerprint(fingerprint),
-        attempt=1,
+        attempt=attempt,
         launch=launch,
         claims=tuple(DeviceClaim(device=DeviceId(d)) for d in devices),
     )
 
 
-def stop(replica: str) -> Stop:
-    return Stop(replica=ReplicaId(replica), reason="the test asks")
+def stop(replica: str, *, force: bool = False) -> Stop:
+    return Stop(replica=ReplicaId(replica), reason="the test asks", force=force)
 
 
 class Agent:
@@ -69,13 +70,15 @@ class Agent:
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
     async def begin(self, *flags: str) -> None:
+        first = 20000 + self.port % 200 * 100
         argv = [
             *(sys.executable, "-m", "agent.main", "--node-id", NODE, "--listen", f"127.0.0.1:{self.port}"),
             *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", "4xsim:24GiB", *flags),
-            *("--port-range", f"{20000 + self.port % 200 * 100}-{20000 + self.port % 200 * 100 + 99}"),
+            *(() if "--port-range" in flags else ("--port-range", f"{first}-{first + 99}")),
         ]
         with (self.state_dir.parent / "agent.log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+            env = {**os.environ, "LLMGW_SECRET_PASS_PHRASE": "open-sesame"}
+            self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=env)
         async with asyncio.timeout(LIMIT_S):
             while True:
                 with contextlib.suppress(httpx.TransportError):
@@ -93,6 +96,7 @@ class Agent:
 
     async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
         batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
+        batch = batch.model_copy(update={"released_ports": fields.get("released_ports", ())})
         return await self.http.post("/v1/commands", content=batch.model_dump_json(), headers=JSON)
 
     async def send(self, seq: int, *commands: Command) -> BatchReply:
@@ -114,6 +118,17 @@ class Agent:
             raise AssertionError(f"never so; last seen: {seen}") from None
         raise AssertionError("the stream ended")
 
+    async def tell(self, replica: str, order: str) -> None:
+        """Ask the stub of a live replica for a manner, bad or good."""
+        url = (await self.row(replica, "ready", "loading")).url
+        async with httpx.AsyncClient(trust_env=False) as http:
+            with contextlib.suppress(httpx.TransportError):  # it may crash before it has answered
+                await http.post(f"{url}/stub", json={"do": order})
+
+    def ledger(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.state_dir / "ledger.json").read_text())
+        return found
+
     async def row(self, replica: str, *states: str) -> ReplicaReport:
         """The replica's row once it is in one of `states`."""
         report = await self.report(lambda r: any(x.replica == replica and x.state in states for x in r.replicas))
@@ -132,11 +147,12 @@ class Agent:
         return found
 
     async def clean(self) -> None:
+        """The agent first: it may be just about to start another engine."""
+        if self.process is not None:
+            await self.kill()
         for process in self.ours():
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        if self.process is not None:
-            await self.kill()
         await self.http.aclose()
 
 

@@ -47,29 +47,28 @@ async def test_a_device_is_never_given_out_twice_and_repeats_change_nothing(agen
     await agent.send(4, stop("m-1"))
     await agent.without("m-1")
     assert (await agent.send(5, start("m-2", stub(), device))).results[0].outcome is Outcome.ACCEPTED
+    await agent.row("m-2", "ready")
 
 
-@pytest.mark.parametrize(
-    ("launch", "devices", "code"),
-    [
-        (stub().model_copy(update={"argv": ("no-such-program",)}), (), RefusalCode.NOT_FOUND),
-        (stub().model_copy(update={"secret_env": {"A": "nowhere"}}), (), RefusalCode.NO_SECRET),
-        (stub().model_copy(update={"weights": "file:///nowhere/at/all"}), (), RefusalCode.NOT_FOUND),
-        (stub(), ("GPU-of-another-machine",), RefusalCode.DEVICE_UNKNOWN),
-        (
-            stub().model_copy(update={"devices": DeviceSelection(naming=DeviceNaming.UUID, variables=("A",))}),
-            (),
-            RefusalCode.NO_DEVICES,
-        ),
-    ],
-    ids=["no program", "no secret", "no weights", "no such device", "an empty device list"],
+NOT_NOW: tuple[tuple[LaunchSpec, tuple[str, ...], RefusalCode], ...] = (
+    (stub().model_copy(update={"argv": ("no-such-program",)}), (), RefusalCode.NOT_FOUND),
+    (stub().model_copy(update={"secret_env": {"A": "nowhere"}}), (), RefusalCode.NO_SECRET),
+    (stub().model_copy(update={"secret_env": {"A": "../../etc/passwd"}}), (), RefusalCode.NO_SECRET),
+    (stub().model_copy(update={"weights": "file:///nowhere/at/all"}), (), RefusalCode.NOT_FOUND),
+    (stub().model_copy(update={"weights": "https://nowhere/at/all"}), (), RefusalCode.UNSUPPORTED),
+    (stub(), ("GPU-of-another-machine",), RefusalCode.DEVICE_UNKNOWN),
+    (
+        stub().model_copy(update={"devices": DeviceSelection(naming=DeviceNaming.UUID, variables=("A",))}),
+        (),
+        RefusalCode.NO_DEVICES,
+    ),
 )
-async def test_what_cannot_be_started_now_is_refused_with_its_reason(
-    agent: Agent, launch: LaunchSpec, devices: tuple[str, ...], code: RefusalCode
-) -> None:
-    reply = await agent.send(1, start("m-1", launch, *devices))
-    assert reply.results[0].refusal is not None
-    assert reply.results[0].refusal.code is code
+
+
+async def test_what_cannot_be_started_now_is_refused_each_with_its_reason(agent: Agent) -> None:
+    wanted = [start(f"m-{number}", launch, *devices) for number, (launch, devices, _) in enumerate(NOT_NOW)]
+    reply = await agent.send(1, *wanted)
+    assert [result.refusal and result.refusal.code for result in reply.results] == [code for _, _, code in NOT_NOW]
     assert (await agent.report()).replicas == ()
 
 
