@@ -52,13 +52,14 @@ def with_failure(known: Sequence[Failure], failure: Failure) -> tuple[Failure, .
     return (*known, failure)[-KEPT:]
 
 
-def pruned(world: World, model: ModelName, known: Sequence[Failure], now_s: float) -> tuple[Failure, ...]:
-    """Without what is long past or of a former version; a failure by which a profile is given up stays."""
+def forgotten_s(world: World, failure: Failure, model: ModelName) -> float | None:
+    """When a failure no longer matters: long past, or at once where it is of a former version. None: while nothing
+    changes, such as one by which a profile is given up."""
     if world.catalog is None:
-        return tuple(known)
-    catalog_model = world.catalog.model(model)
-    if catalog_model is None:
-        return ()
-    calm_s = CALM_S + max(p.start_limit_s for p in catalog_model.profiles)
-    last, current = world.catalog.policy.max_attempts, fingerprints(world.catalog).of[model]
-    return tuple(f for f in known if f.fingerprint in current and (f.attempt >= last or now_s - f.at_s <= calm_s))
+        return None
+    found = world.catalog.model(model)
+    if found is None or failure.fingerprint not in fingerprints(world.catalog).of[model]:
+        return failure.at_s
+    if failure.attempt >= world.catalog.policy.max_attempts:
+        return None
+    return failure.at_s + CALM_S + max(p.start_limit_s for p in found.profiles)

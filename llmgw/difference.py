@@ -8,7 +8,7 @@ from llmgw.draft import Draft
 from llmgw.ids import NodeId
 from llmgw.world import Known, World
 
-K = TypeVar("K")
+K = TypeVar("K", bound=str)
 V = TypeVar("V")
 
 
@@ -19,7 +19,11 @@ def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
 
 
 def removed(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[K, ...]:
-    return tuple(key for key in before if key not in after)
+    return tuple(sorted(key for key in before if key not in after))
+
+
+def in_order(entries: Mapping[K, V]) -> tuple[V, ...]:
+    return tuple(entries[key] for key in sorted(entries))
 
 
 def with_removed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
@@ -29,7 +33,7 @@ def with_removed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | Non
 
 def first(changes: Mapping[K, V], limit: int) -> dict[K, V]:
     """The first of the changes; a plan stays under 64 KB and the rest follow in the next."""
-    return dict(changes) if len(changes) <= limit else {key: changes[key] for key in list(changes)[:limit]}
+    return dict(changes) if len(changes) <= limit else {key: changes[key] for key in sorted(changes)[:limit]}
 
 
 def known_of(draft: Draft) -> dict[NodeId, Known]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from llmgw import attempts
 from llmgw.draft import Draft
+from llmgw.ids import ModelName
 from llmgw.nodes import NodeView
 from llmgw.wire import EngineState, ReplicaReport
 from llmgw.world import Assignment, Failure, Outgoing, OutgoingKind, StopCause, StopIntent
@@ -21,7 +22,14 @@ def weigh(draft: Draft) -> None:
         if view is not None and view.judges and view.seen is not None:
             _one(draft, assignment, view)
     for model, known in list(draft.failures.items()):
-        draft.set_failures(model, attempts.pruned(draft.world, model, known, draft.now_s))
+        draft.set_failures(model, tuple(f for f in known if not _is_forgotten(draft, model, f)))
+
+
+def _is_forgotten(draft: Draft, model: ModelName, failure: Failure) -> bool:
+    at_s = attempts.forgotten_s(draft.world, failure, model)
+    if at_s is not None:
+        draft.wake(at_s)
+    return at_s is not None and draft.now_s >= at_s
 
 
 def _one(draft: Draft, assignment: Assignment, view: NodeView) -> None:

@@ -94,7 +94,8 @@ class _Filling:
 
     def run(self, alive: Sequence[Assignment]) -> None:
         if self.draft.world.refused:
-            alive = [a for a in alive if not self._goes_elsewhere(a)]
+            stay = [a for a in alive if not self._goes_elsewhere(a)]
+            alive = [*stay, *self._placed()]
         lacking = demand.assess(self.draft, self.model, alive)
         short = self._place(lacking)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
@@ -102,9 +103,12 @@ class _Filling:
         else:
             demand.stay(self.draft, lacking)
         if self.draft.survey.has_lost:
-            placed = (a for a in self.draft.fresh if a.model == self.model.name)
-            mine = [self.draft.assignments[a.replica] for a in alive]
-            demand.drop_lost(self.draft, self.model, [*mine, *placed])
+            mine = {a.replica: self.draft.assignments[a.replica] for a in (*alive, *self._placed())}
+            demand.drop_lost(self.draft, self.model, list(mine.values()))
+
+    def _placed(self) -> list[Assignment]:
+        """The model's new replicas of this pass."""
+        return [a for a in self.draft.fresh if a.model == self.model.name]
 
     def _place(self, lacking: Demand) -> _NotFound | None:
         """Place what may be placed now; why no more where places are short."""
