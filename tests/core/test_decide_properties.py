@@ -61,13 +61,26 @@ def permuted(world: World, rng: random.Random) -> World:
         }
         catalog = catalog.model_copy(update={part: tuple(items) for part, items in parts.items()})
         assert isinstance(catalog, Catalog)
-    maps = ("assignments", "specs", "sent", "refused", "known", "silence", "routers", "waiting", "outbox", "calls")
-    changed = {name: shuffled(rng, getattr(world, name)) for name in maps}
     seen = {id_: _report(node, rng) for id_, node in shuffled(rng, world.seen).items()}
     table = replace(
         world.table, models=shuffled(rng, world.table.models), endpoints=shuffled(rng, world.table.endpoints)
     )
-    return replace(world, catalog=catalog, seen=seen, table=table, **changed)
+    return replace(
+        world,
+        catalog=catalog,
+        seen=seen,
+        table=table,
+        assignments=shuffled(rng, world.assignments),
+        specs=shuffled(rng, world.specs),
+        sent=shuffled(rng, world.sent),
+        refused=shuffled(rng, world.refused),
+        known=shuffled(rng, world.known),
+        silence=shuffled(rng, world.silence),
+        routers=shuffled(rng, world.routers),
+        waiting=shuffled(rng, world.waiting),
+        outbox=shuffled(rng, world.outbox),
+        calls=shuffled(rng, world.calls),
+    )
 
 
 def _report(seen: Seen, rng: random.Random) -> Seen:
