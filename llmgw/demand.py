@@ -64,7 +64,8 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     stay = _moves(draft, movers, reasons, max(0, wanted - serving))
     missing = max(0, wanted - len(keep))
     urgent = max(0, missing - len(stay))
-    surge = max(0, slack(wanted) + _drained(reasons, stay) - (len(keep) - serving)) if stay else 0
+    coming = len(keep) - serving + urgent
+    surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
     return Demand(model, missing, urgent, surge, tuple(reversed(stay)), wanted, serving)
 
 

@@ -71,12 +71,16 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
 
 
 def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFacts:
-    """A router's state counts only if it is no older than what the router last acknowledged to us."""
+    """A router's state counts only if it is no older than what the router last acknowledged to us; that of a new
+    instance always does, since it may have come back with an older table, or none."""
+    new = seen.instance != facts.instance
+    known = bool(facts.instance)
+    facts = replace(facts, instance=seen.instance, began_anew=facts.began_anew or (new and known))
     held = seen.held
     if held is None:
         return replace(facts, held_digest="", held_seq=-1)
     ours = held.token.installation == world.installation and held.token.epoch == world.epoch
-    if ours and held.token.seq < facts.acked_seq:
+    if ours and held.token.seq < facts.acked_seq and not (new and known):
         return facts
     return replace(
         facts,
@@ -137,7 +141,7 @@ def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:
 def pushing(world: World, call: PublishCall, now_s: float) -> World:
     """Before a table leaves: its token is used up."""
     facts = world.routers.get(call.router, RouterFacts())
-    routers = {**world.routers, call.router: replace(facts, asked_s=now_s)}
+    routers = {**world.routers, call.router: replace(facts, asked_s=now_s, began_anew=False)}
     return replace(world, seq=call.token.seq, routers=routers)
 
 
@@ -146,14 +150,14 @@ def published(world: World, call: PublishCall, answer: PublishAnswer, now_s: flo
     routers = dict(world.routers)
     facts = replace(routers.get(call.router, RouterFacts()), asked_s=None)
     if answer.outcome is CallOutcome.ANSWERED:
+        if not facts.began_anew:  # what a new instance said of itself is newer than this answer
+            draining = frozenset(answer.draining)
+            facts = replace(facts, held_digest=answer.digest, held_seq=call.token.seq, draining=draining)
         routers[call.router] = replace(
             facts,
             acked_revision=answer.revision,
             acked_seq=call.token.seq,
             acked_digest=answer.digest,
-            held_digest=answer.digest,
-            held_seq=call.token.seq,
-            draining=frozenset(answer.draining),
             confirmed_s=now_s,
             failures=0,
             failed_s=None,

@@ -193,6 +193,10 @@ class RouterFacts:
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
+    instance: str = ""
+    """The process of the router that was last heard."""
+    began_anew: bool = False
+    """Another instance was heard since the table left: an answer may be the former one's."""
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""

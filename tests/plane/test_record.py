@@ -88,6 +88,30 @@ def test_a_router_without_a_table_of_ours_is_seen_to_hold_none() -> None:
     assert after.routers[ROUTER].held_digest == ""
 
 
+def state(instance: str, seq: int | None) -> Observation:
+    held = None if seq is None else HeldTable(token=token(seq), digest=f"table-{seq}")
+    return Observation(
+        pool="p", cursor=1, routers=(RouterSeen(router=ROUTER, instance=instance, revision=1, held=held),)
+    )
+
+
+def test_a_router_that_lost_its_table_while_an_answer_was_under_way_is_believed_and_not_the_answer() -> None:
+    world = record.observed(WORLD, state("r-1", None), 0.0)
+    push = PublishCall(router=ROUTER, kind="native", url="http://r", token=token(11), revision=7)
+    answer = PublishAnswer(outcome=CallOutcome.ANSWERED, revision=7, digest="table-11")
+    sent = record.pushing(world, push, 1.0)
+    assert record.published(sent, push, answer, 2.0).routers[ROUTER].held_digest == "table-11"
+    wiped = record.observed(sent, state("r-2", None), 1.5)
+    assert record.published(wiped, push, answer, 2.0).routers[ROUTER].held_digest == ""
+
+
+def test_an_older_table_counts_only_from_a_router_that_began_anew() -> None:
+    facts = RouterFacts(acked_seq=11, acked_digest="table-11", held_digest="table-11", held_seq=11, instance="r-1")
+    world = replace(WORLD, routers={ROUTER: facts})
+    assert record.observed(world, state("r-1", 9), 0.0).routers[ROUTER].held_digest == "table-11"
+    assert record.observed(world, state("r-2", 9), 0.0).routers[ROUTER].held_digest == "table-9"
+
+
 CALL = DispatchCall(node=NODE, url="http://h", token=token(11), stops=(Stop(replica=REPLICA),))
 
 
