@@ -26,6 +26,12 @@ def test_whatever_goes_wrong_no_promise_is_broken_and_all_is_well_afterwards(gro
             pytest.fail(f"seed {seed}, these happenings are enough:\n{told}\n\n{end}", pytrace=False)
 
 
+@pytest.mark.parametrize("seed", [51, 74, 3184])
+def test_stories_that_once_ended_badly_end_well(seed: int) -> None:
+    """A late start taken by a new boot; a drain of a node that falls silent; a router wiped before its answer came."""
+    story.tell(seed, story.story(seed))
+
+
 def test_the_same_seed_tells_the_same_story() -> None:
     first, again = (story.tell(3, story.story(3)) for _ in range(2))
     assert first.story == again.story
