@@ -6,8 +6,9 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.outward import Callers, RefusedError, in_words
+from llmgw import batches
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, TaskResult, cut
-from llmgw.wire import BatchReply, Command, CommandBatch, CommandResult, Outcome, Start
+from llmgw.wire import BatchReply, CommandResult, Outcome
 
 
 class Dispatch:
@@ -17,7 +18,7 @@ class Dispatch:
     @activity.defn(name="dispatch")
     async def dispatch(self, call: DispatchCall) -> DispatchAnswer:
         """Send one node's batch once."""
-        batch = batch_of(call)
+        batch = batches.command_batch(call)
         try:
             body = await self._callers.send("POST", call.url, "/v1/commands", batch)
             reply = BatchReply.model_validate_json(body)
@@ -28,25 +29,6 @@ class Dispatch:
         except (httpx.HTTPError, ValidationError, OSError) as error:
             return DispatchAnswer(outcome=CallOutcome.FAILED, text=in_words(error))
         return answer_of(call, reply)
-
-
-def batch_of(call: DispatchCall) -> CommandBatch:
-    """The batch on the wire: each Start with its whole launch spec."""
-    starts: list[Command] = [
-        Start(
-            replica=order.replica,
-            model=order.model,
-            fingerprint=order.fingerprint,
-            attempt=order.attempt,
-            launch=call.specs[order.spec],
-            claims=order.claims,
-            host_memory_mib=order.host_memory_mib,
-        )
-        for order in call.starts
-    ]
-    # Stops go first: what they free may be what a start of the same batch takes.
-    commands = (*call.stops, *starts, *(call.tasks[task] for task in call.tasks))
-    return CommandBatch(token=call.token, node=call.node, commands=commands, released_ports=call.released_ports)
 
 
 def answer_of(call: DispatchCall, reply: BatchReply) -> DispatchAnswer:

@@ -10,7 +10,7 @@ from llmgw.calls import Delta, DispatchCall, PublishCall, StartOrder
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.table import TableChange
 from llmgw.table_log import Step
-from llmgw.wire import RemoveWeights, Stop, Token
+from llmgw.wire import Command, CommandBatch, RemoveWeights, Start, Stop, Token
 from llmgw.world import Assignment, Outgoing, OutgoingKind, World
 
 MAX_STARTS = 32
@@ -53,6 +53,25 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         stops=stops,
         tasks=tasks,
     )
+
+
+def command_batch(call: DispatchCall) -> CommandBatch:
+    """The call as the batch on the wire: each Start with its whole launch spec. Results come in this order."""
+    starts: list[Command] = [
+        Start(
+            replica=order.replica,
+            model=order.model,
+            fingerprint=order.fingerprint,
+            attempt=order.attempt,
+            launch=call.specs[order.spec],
+            claims=order.claims,
+            host_memory_mib=order.host_memory_mib,
+        )
+        for order in call.starts
+    ]
+    # Stops go first: what they free may be what a start of the same batch takes.
+    commands = (*call.stops, *starts, *call.tasks.values())
+    return CommandBatch(token=call.token, node=call.node, commands=commands, released_ports=call.released_ports)
 
 
 def _of(outgoing: Sequence[Outgoing], *kinds: OutgoingKind) -> list[Outgoing]:

@@ -106,7 +106,6 @@ HIDING_VALUES = frozenset({"", "-1", "none"})
 _WHY_PORT = "the node picks the port"
 _WHY_HOST = "the node picks the address"
 _WHY_NAME = "an engine serves under the model's name, and routers write that name into requests"
-_WHY_WEIGHTS = "the catalog's `weights` already say it"
 
 ROWS: Mapping[str, EngineRow] = MappingProxyType(
     {

@@ -11,7 +11,6 @@ from llmgw import table
 from llmgw.catalog import Catalog
 from llmgw.ids import RouterId
 from llmgw.plan import Judgement, Plan, Verdict
-from llmgw.table import TableChange
 from llmgw.world import InputKind, RouterFacts, World
 
 K = TypeVar("K")
@@ -59,7 +58,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         calls=_put(world.calls, {}, nodes),
         unclaimed=_kept(world.unclaimed, plan.unclaimed),
         table=_table(world, plan),
-        table_revision=world.table_revision + plan.changes_table,
+        table_revision=world.table_revision + bool(plan.table_change),
         routers=_routers(world, plan),
         waiting=_kept(world.waiting, plan.waiting),
     )
@@ -96,7 +95,4 @@ def _routers(world: World, plan: Plan) -> Mapping[RouterId, RouterFacts]:
 
 
 def _table(world: World, plan: Plan) -> table.Table:
-    if not plan.changes_table:
-        return world.table
-    change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
-    return table.apply(world.table, change)
+    return table.apply(world.table, plan.table_change) if plan.table_change else world.table

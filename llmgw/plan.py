@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId, SpecId
+from llmgw.table import TableChange
 from llmgw.wire import Endpoint, LaunchSpec, TableModel
 from llmgw.world import Assignment, Event, Failure, InputKind, Known, Outgoing, Waiting, Wishes
 
@@ -88,5 +89,6 @@ class Plan(_Value):
     """Deciding failed with this error; the plan only withdraws what is dead."""
 
     @property
-    def changes_table(self) -> bool:
-        return bool(self.put_models or self.drop_models or self.put_endpoints or self.drop_endpoints)
+    def table_change(self) -> TableChange:
+        """What it changes in the router table; false when nothing."""
+        return TableChange(self.put_models, self.drop_models, self.put_endpoints, self.drop_endpoints)

@@ -17,7 +17,6 @@ from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation, SilenceSeen
 from llmgw.plan import Plan, Verdict
 from llmgw.silence import silence_level
-from llmgw.table import TableChange
 from llmgw.table_log import Step
 from llmgw.wire import Token
 from llmgw.world import Input, InputKind, SilenceLevel, World
@@ -145,9 +144,9 @@ class SimFleet:
             catalog = Catalog.model_validate(self.catalog_raw)
         before = self.world
         self.world = merge(before, plan, self.now_s, catalog)
-        if plan.changes_table:
-            change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
-            self.log = table_log.append(self.log, Step(self.world.table_revision, before.table.digest, change))
+        if plan.table_change:
+            step = Step(self.world.table_revision, before.table.digest, plan.table_change)
+            self.log = table_log.append(self.log, step)
         self.verdicts += plan.verdicts
         self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llmgw import batches, record
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
 from llmgw.ids import NodeId, RouterId
-from llmgw.wire import BatchReply, CommandBatch, ErrorReply, Outcome, RouterTable, Start, TablePatch, TableReply
+from llmgw.wire import BatchReply, ErrorReply, Outcome, RouterTable, TablePatch, TableReply
 from llmgw.world import World
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class NodeLane(Lane):
 
         def arrive() -> None:
             if not self.is_cut:
-                reply.append(self.fleet.nodes[self.node].commands(_batch(call), self.fleet.now_s))
+                reply.append(self.fleet.nodes[self.node].commands(batches.command_batch(call), self.fleet.now_s))
                 self.fleet.check()
 
         def answer() -> None:
@@ -191,19 +191,3 @@ def _answer_of(reply: BatchReply | ErrorReply) -> DispatchAnswer:
 def _outcome(reply: ErrorReply) -> CallOutcome:
     known = {"stale_token": CallOutcome.STALE, "foreign_owner": CallOutcome.FOREIGN}
     return known.get(reply.code, CallOutcome.FAILED)
-
-
-def _batch(call: DispatchCall) -> CommandBatch:
-    starts = tuple(
-        Start(
-            replica=o.replica,
-            model=o.model,
-            fingerprint=o.fingerprint,
-            attempt=o.attempt,
-            launch=call.specs[o.spec],
-            claims=o.claims,
-            host_memory_mib=o.host_memory_mib,
-        )
-        for o in call.starts
-    )
-    return CommandBatch(token=call.token, node=call.node, commands=(*call.stops, *starts))

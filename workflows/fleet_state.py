@@ -17,7 +17,6 @@ from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.recent import Recent
-from llmgw.table import TableChange
 from llmgw.table_log import Step
 from llmgw.world import HeldCatalog, Input, InputKind, World
 
@@ -62,9 +61,8 @@ class FleetState:
         inputs = {i.arrival: i for i in self.world.inbox}
         before = self.world
         self.world = merge(before, plan, now_s, self._accepted(plan, inputs))
-        if plan.changes_table:
-            change = TableChange(plan.put_models, plan.drop_models, plan.put_endpoints, plan.drop_endpoints)
-            step = Step(self.world.table_revision, before.table.digest, change)
+        if plan.table_change:
+            step = Step(self.world.table_revision, before.table.digest, plan.table_change)
             self.log = table_log.append(self.log, step)
         for verdict in plan.verdicts:
             self._judged(verdict, inputs.get(verdict.arrival), now_s)
