@@ -30,7 +30,8 @@ def apply(
     file: File,
     wait: Annotated[bool, typer.Option(help="Wait until everything wanted is ready and published.")] = True,
     timeout: Annotated[
-        float, typer.Option(parser=seconds, metavar=METAVAR, help="Wait this long at most, such as 90s or 10m.")
+        float,
+        typer.Option(parser=seconds, metavar=METAVAR, show_default="10m", help="Wait this long at most."),
     ] = 600.0,
     allow_removals: Annotated[
         bool, typer.Option("--allow-removals", help="Confirm that many running models leave.")

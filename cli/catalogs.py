@@ -1,6 +1,5 @@
 """Commands about catalogs: check a file, print the schema. Nothing here reaches a fleet."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,9 +35,9 @@ def validate(file: File, as_json: AsJson = False, as_yaml: AsYaml = False) -> No
 
 def schema() -> None:
     """Print the JSON Schema of a catalog, for editors and other programs."""
-    from llmgw.validation import catalog_schema  # late, for a quick `llmgw --help`
+    from cli.catalog_reference import schema_text  # late, for a quick `llmgw --help`
 
-    print(json.dumps(catalog_schema(), indent=2, ensure_ascii=False))
+    print(schema_text(), end="")
 
 
 def checked(file: Path) -> tuple[dict[str, Any], "Catalog"]:

@@ -18,11 +18,12 @@ PREFIXES = ("replica/", "model/")
 
 def logs(
     context: typer.Context,
-    replica: Annotated[str, typer.Argument(help="Id of a replica; or a model, when it has one replica.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=MOST_LINES, help="So many last lines.")] = 100,
+    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Its id; or its model, when that has only one.")],
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=MOST_LINES, metavar="N", help="Last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until Ctrl-C.")] = False,
     node: Annotated[
-        str | None, typer.Option("--node", help="The node to ask: for a replica that is gone, whose log it keeps.")
+        str | None,
+        typer.Option("--node", metavar="NODE", help="The node to ask, for a replica that is gone: it keeps the log."),
     ] = None,
 ) -> None:
     """Print the output of a replica's engine, of its latest attempt.

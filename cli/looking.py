@@ -10,6 +10,7 @@ from cli.failures import REFUSED, CommandError
 from cli.look import Look, Watch, run
 from cli.output import AsJson, AsYaml, Form, form_of, show
 from cli.outside import Session
+from cli.teaching import told
 
 PANEL = "Look"
 
@@ -23,10 +24,10 @@ LISTED: Mapping[str, str] = {
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("status", rich_help_panel=PANEL)(status)
+    app.command("status", help=told(status), rich_help_panel=PANEL)(status)
     for name, text in LISTED.items():
         app.command(name, help=text, rich_help_panel=PANEL)(listing(name))
-    app.command("explain", rich_help_panel=PANEL)(explain)
+    app.command("explain", help=told(explain), rich_help_panel=PANEL)(explain)
 
 
 def status(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
@@ -58,7 +59,11 @@ def show_listing(context: typer.Context, name: str, *, watch: bool, form: Form) 
 def explain(
     context: typer.Context,
     subject: Annotated[
-        str, typer.Argument(help="A model (name or alias), replica, node or router; or KIND/NAME, such as node/gpu-07.")
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="A model (name or alias), replica, node or router; or KIND/NAME, such as node/gpu-07.",
+        ),
     ],
     as_json: AsJson = False,
     as_yaml: AsYaml = False,

@@ -3,6 +3,7 @@
 Imports neither Temporal's SDK nor views before a command needs them: help and completion must be quick.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
 from cli.output import warn
 from cli.outside import Outside, Session, Target
+from cli.teaching import told
 
 FLEET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 TRACEBACK = "LLMGW_TRACEBACK"
@@ -52,24 +54,29 @@ class Commands(TyperGroup):
 
 
 def arranged(args: Sequence[str], valued: Collection[str], apart: Collection[str]) -> list[str]:
-    """`args` with the options named in `valued`, and their values, first.
+    """`args` with the options named in `valued`, and their values, first; `FORMS` given before the command, last.
 
     Commands in `apart` have options of their own: theirs follow the command as they were, those before it included.
     """
     front: list[str] = []
     rest: list[str] = []
+    forms: list[str] = []
     left = iter(args)
     for arg in left:
         if arg == "--":
-            rest += [arg, *left]
-        elif arg.partition("=")[0] in valued:
-            front += [arg] if "=" in arg else [arg, *([value] if (value := next(left, None)) is not None else [])]
+            return [*front, *rest, *forms, arg, *left]
+        if arg.partition("=")[0] in valued:
+            front += [arg] if "=" in arg else [arg, *itertools.islice(left, 1)]
         elif arg in apart and not rest:
-            return [arg, *front, *left]
+            return [arg, *front, *forms, *left]
+        elif arg in FORMS and not rest:
+            forms.append(arg)
         else:
             rest.append(arg)
-    return [*front, *rest]
+    return [*front, *rest, *forms]
 
+
+FORMS = ("--json", "--yaml")
 
 app = typer.Typer(
     cls=Commands,
@@ -152,11 +159,10 @@ def llmgw(
 
 
 processes.add_to(app)
-app.command("validate", rich_help_panel="Catalog")(catalogs.validate)
-app.command("apply", rich_help_panel="Catalog")(apply)
-app.command("schema", rich_help_panel="Catalog")(catalogs.schema)
+for _command in (catalogs.validate, apply, catalogs.schema):
+    app.command(_command.__name__, help=told(_command), rich_help_panel="Catalog")(_command)
 looking.add_to(app)
-app.command("logs", rich_help_panel=looking.PANEL)(logs)
+app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
 ordering.add_to(app)
 
 
@@ -164,7 +170,7 @@ def main() -> None:
     """Run, and end at once: Temporal's native runtime aborts in about half of all ordinary exits."""
     code: object = 0
     try:
-        app()
+        app(prog_name="llmgw")
     except SystemExit as end:
         code = end.code
     try:

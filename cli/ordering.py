@@ -147,11 +147,12 @@ def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool)
     kind = _kind(info)
     annotation: Any = list[str] if kind in (dict, tuple) else kind
     flag = f"--{name.removesuffix('_s').removesuffix('s' if kind is dict else '').replace('_', '-')}"
-    told: dict[str, Any] = {"help": info.description}
+    metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
+    told: dict[str, Any] = {"help": info.description, "metavar": metavar}
     if name.endswith("_s"):
-        told |= {"parser": seconds, "metavar": METAVAR}
-    elif kind is dict:
-        told |= {"metavar": "KEY=VALUE"}
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m."}
+    elif form is typer.Argument:
+        told["metavar"] = name.upper()
     made = form(flag, **told) if form is typer.Option else form(**told)
     if required:
         return _parameter(name, Annotated[annotation, made])

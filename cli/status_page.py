@@ -1,6 +1,6 @@
 """The fleet on one page, for people: what it does, what it has, what waits and why, what was refused, what happened."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -58,8 +58,12 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
     behind = [r for r in status.routers if router_state(r) != "ready"]
     yield "Routers", [("", Text.assemble((r.id, "bold"), f": {_router(r)}")) for r in behind]
-    refusals = status.refusals[:SHOWN_REFUSALS]
-    yield "Refused lately", [(age(r.age_s), Text(f"{r.name}: {'; '.join(r.problems)}")) for r in refusals]
+    refusals = [
+        (age(r.age_s), Text(f"{r.name}: {'; '.join(r.problems)}"))
+        for r in status.refusals
+        if not _is_told(status, r.problems)
+    ]
+    yield "Refused lately", refusals[:SHOWN_REFUSALS]
     tasks = status.tasks[:SHOWN_REFUSALS]
     yield "Answers of nodes", [(age(t.age_s), Text(f"{t.node}: {t.outcome}; {t.text}")) for t in tasks]
     yield "Lately", [(age(e.age_s), Text(e.text)) for e in status.events[:SHOWN_EVENTS]]
@@ -77,6 +81,12 @@ def _last_catalog(status: views.Status) -> Iterable[str]:
     if last is None or last.judgement not in ("refused", "held"):
         return ()
     return (last.text or str(last.judgement), *last.problems)
+
+
+def _is_told(status: views.Status, problems: Sequence[str]) -> bool:
+    """Whether these are the last catalog's, which are told in full."""
+    last = status.last_catalog
+    return last is not None and problems[:1] == last.problems[:1]
 
 
 def _router(router: views.RouterRow) -> str:

@@ -1,10 +1,10 @@
 """A fleet without Temporal: real views and real judging over a world of values, and a command line around it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx
 from typer.testing import CliRunner, Result
