@@ -24,5 +24,6 @@ def print_verdict(verdict: "Verdict") -> None:
         for difference in verdict.differences:
             print_page(Text(f"  {difference}"))
     else:
-        warn(f"{verdict.judgement}: {verdict.text}", *(f"  {problem}" for problem in verdict.problems))
+        said = verdict.text.removeprefix(f"{verdict.judgement}: ")
+        warn(f"{verdict.judgement}: {said}", *(f"  {problem}" for problem in verdict.problems))
     warn(*(f"warning: {warning}" for warning in verdict.warnings))
