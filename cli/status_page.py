@@ -66,7 +66,10 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     yield "Refused lately", refusals[:SHOWN_REFUSALS]
     tasks = status.tasks[:SHOWN_REFUSALS]
     yield "Answers of nodes", [(age(t.age_s), Text(f"{t.node}: {t.outcome}; {t.text}")) for t in tasks]
-    yield "Lately", [(age(e.age_s), Text(e.text)) for e in status.events[:SHOWN_EVENTS]]
+    yield (
+        "Lately",
+        [(age(e.age_s), Text.assemble((e.subject, "bold"), f": {e.text}")) for e in status.events[:SHOWN_EVENTS]],
+    )
 
 
 def _alarms(status: views.Status) -> Iterable[str]:
