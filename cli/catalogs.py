@@ -1,113 +1,98 @@
-"""Commands about catalogs: check one, print its schema, put one in force and wait until the fleet is there."""
+"""Commands about catalogs: check a file, print the schema. Nothing here reaches a fleet."""
 
-import asyncio
-import json
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.reach import OK, REFUSED, TIMED_OUT, USAGE, Options, fail, leave, with_fleet
+from cli.failures import REFUSED, USAGE, CommandError
+from cli.output import AsJson, AsYaml, Form, form_of, text_of, warn
 
-POLL_S = 0.3
-CALM = ("steady",)
+if TYPE_CHECKING:  # late, for a quick `llmgw --help`
+    from llmgw.catalog import Catalog
+    from llmgw.problems import Problem
+    from llmgw.validation import Checked
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A catalog in YAML or JSON; - reads standard input.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("validate", help="Check a catalog file: every problem with its place and how to mend it")(validate)
-    app.command("schema", help="Print the JSON Schema of a catalog")(schema)
-    app.command("apply", help="Replace the fleet's catalog and wait until it is in force")(apply)
+def validate(file: File, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
+    """Check a catalog: every problem with its place and how to mend it, and what is worth a look.
 
-
-def validate(file: Annotated[Path, typer.Argument(help="YAML or JSON")]) -> None:
-    _, code = _checked(file)
-    leave(code)
+    Ends with 0 when it is valid (with warnings or without), 1 when there are problems, 2 when the file cannot be read.
+    """
+    form = form_of(as_json, as_yaml)
+    _, found = _judged(file)
+    if form is Form.PAGE:
+        print("\n".join(_lines(file, found)))
+    else:
+        print(text_of(_plain(found), form))
+    if found.catalog is None:
+        raise typer.Exit(REFUSED)
 
 
 def schema() -> None:
-    from llmgw.validation import catalog_schema  # late: quick help
+    """Print the JSON Schema of a catalog, for editors and other programs."""
+    from cli.catalog_reference import schema_text  # late, for a quick `llmgw --help`
 
-    print(json.dumps(catalog_schema(), indent=2))
-    leave(OK)
-
-
-def apply(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="YAML or JSON")],
-    wait: Annotated[bool, typer.Option(help="Wait until everything wanted is ready")] = True,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait at most")] = 600.0,
-) -> None:
-    options: Options = context.obj
-    raw, code = _checked(file)
-    if code != OK:
-        leave(code)
-    leave(with_fleet(options, lambda fleet: _apply(options, fleet, _sendable(raw), timeout if wait else 0.0)))
+    print(schema_text(), end="")
 
 
-def _checked(file: Path) -> tuple[Any, int]:
-    """The raw catalog and an exit code; problems and warnings are told on standard error."""
-    from cli.catalog_file import UnreadableError, read  # late: quick help
+def checked(file: Path) -> tuple[dict[str, Any], "Catalog"]:
+    """What is to be sent, and the catalog it means. Problems and warnings go to standard error; the former end it."""
+    raw, found = _judged(file)
+    if found.catalog is None or not isinstance(raw, dict):
+        raise CommandError(REFUSED, *_lines(file, found), "nothing was sent")
+    warn(*(_line(file, warning) for warning in found.warnings))
+    return raw, found.catalog
+
+
+def _judged(file: Path) -> tuple[object, "Checked"]:
+    """The document and the verdict on it. `CommandError` when the file cannot be read."""
+    from cli.catalog_file import UnreadableError, parse, read  # late, as above
     from llmgw.catalog import MAX_COMPRESSED_BYTES
-    from llmgw.validation import check
+    from llmgw.validation import Checked, check
 
     try:
-        source = read(file)
+        source = parse(sys.stdin.read()) if str(file) == "-" else read(file)
     except OSError as error:
-        fail(USAGE, f"cannot read {file}: {error.strerror}")
+        raise CommandError(USAGE, f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(USAGE, f"cannot read {file}: not UTF-8 text") from error
     except UnreadableError as error:
-        for problem in error.problems:
-            print(f"{file}: {problem}", file=sys.stderr)
-        return None, REFUSED
-    found = check(source.raw, source.lines, limit_bytes=MAX_COMPRESSED_BYTES)
-    for problem in found.problems:
-        print(f"{file}: {problem}", file=sys.stderr)
-    for warning in found.warnings:
-        print(f"{file}: warning: {warning}", file=sys.stderr)
+        return None, Checked(None, error.problems)
+    return source.raw, check(source.raw, source.lines, limit_bytes=MAX_COMPRESSED_BYTES)
+
+
+def _lines(file: Path, found: "Checked") -> Iterator[str]:
+    yield from (_line(file, problem) for problem in (*found.problems, *found.warnings))
+    from llmgw.sentences import counted  # late, as above
+
+    warnings = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
     if found.catalog is None:
-        print(f"{file}: refused, {len(found.problems)} problem(s); nothing was changed", file=sys.stderr)
-        return source.raw, REFUSED
-    print(f"{file}: valid, {len(found.catalog.models)} model(s)", file=sys.stderr)
-    return source.raw, OK
-
-
-def _sendable(raw: Any) -> Any:
-    """Plain while it is small, so that it is readable in Temporal's UI; compressed beyond."""
-    from llmgw.canonical import canonical_json  # late: quick help
-    from llmgw.catalog import MAX_PLAIN_BYTES
-    from llmgw.catalog_input import compress_catalog
-
-    return raw if len(canonical_json(raw)) <= MAX_PLAIN_BYTES else compress_catalog(raw)
-
-
-async def _apply(options: Options, fleet: Any, raw: Any, limit_s: float) -> int:
-    verdict = await fleet.apply(raw)
-    if options.output == "json":
-        print(json.dumps(verdict.model_dump(mode="json"), indent=2))
+        yield f"{file}: {counted(len(found.problems), 'problem')}{warnings}"
     else:
-        print(f"{verdict.judgement}: {verdict.text}")
-        for line in (*verdict.differences, *(f"warning: {w}" for w in verdict.warnings), *verdict.problems):
-            print(f"  {line}")
-    if verdict.judgement not in ("accepted", "unchanged"):
-        return REFUSED
-    return await _converged(fleet, limit_s) if limit_s else OK
+        yield f"{file}: valid, {counted(len(found.catalog.models), 'model')}{warnings}"
 
 
-async def _converged(fleet: Any, limit_s: float) -> int:
-    """Wait until the fleet is calm; what it waits for is told when it changes."""
-    end = time.monotonic() + limit_s
-    told = ""
-    while time.monotonic() < end:
-        status = await fleet.query("status")
-        if status["phase"] in CALM:
-            print("everything wanted is ready and published")
-            return OK
-        waiting = "; ".join(f"{w['subject']}: {w['text']}" for w in status.get("waiting", ())[:3])
-        line = f"{status['phase']}{': ' + waiting if waiting else ''}"
-        if line != told:
-            print(line)
-            told = line
-        await asyncio.sleep(POLL_S)
-    print(f"not there after {limit_s:g} s: {told}", file=sys.stderr)
-    return TIMED_OUT
+def _line(file: Path, problem: "Problem") -> str:
+    """`catalog.yaml:3:5: models[0].name: what; mend`, as compilers and editors know it."""
+    place = "" if problem.line is None else f":{problem.line}:{problem.column}"
+    warning = "warning: " if problem.severity == "warning" else ""
+    where = f"{problem.path}: " if problem.path else ""
+    mend = f"; {problem.mend}" if problem.mend else ""
+    return f"{file}{place}: {warning}{where}{problem.what}{mend}"
+
+
+def _plain(found: "Checked") -> object:
+    def plain(problem: "Problem") -> dict[str, object]:
+        names = ("path", "line", "column", "what", "mend")
+        return {name: getattr(problem, name) for name in names}
+
+    return {
+        "valid": found.catalog is not None,
+        "problems": [plain(p) for p in found.problems],
+        "warnings": [plain(p) for p in found.warnings],
+    }

@@ -1,91 +1,85 @@
-"""Commands that look: status, models, replicas, nodes, routers, endpoints, explain, logs."""
+"""Commands that look at a fleet: status, listings, explanations. They change nothing."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import typer
 
-from cli import tables
-from cli.agents import print_logs
-from cli.reach import OK, REFUSED, Options, fail, leave, show, with_fleet
+from cli.asking import ask
+from cli.failures import REFUSED, CommandError
+from cli.look import Look, Watch, run
+from cli.output import AsJson, AsYaml, Form, form_of, show
+from cli.outside import Session
+from cli.teaching import told
 
-PAGED: Mapping[str, tuple[str, Callable[[Any], None], str]] = {
-    "models": ("models", tables.models, "Models: ready and wanted replicas, and what waits"),
-    "replicas": ("replicas", tables.replicas, "Replicas: where, in which state, since when"),
-    "endpoints": ("endpoints", tables.endpoints, "Endpoints that routers are told"),
+PANEL = "Look"
+
+LISTED: Mapping[str, str] = {
+    "models": "List models: state, ready and wanted replicas, what they wait for.",
+    "replicas": "List replicas: state and since when, node, profile, why.",
+    "devices": "List devices: kind, memory, which replica holds them.",
+    "endpoints": "Show what routers are told: models, aliases in force, endpoints.",
 }
+"""Listing commands beside `nodes` and `routers`, which are groups; what they show is in `cli.listings`."""
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("status", help="The fleet on one page")(status)
-    for name, (query, table, text) in PAGED.items():
-        app.command(name, help=text)(_paged(query, name, table))
-    app.command("explain", help="Why it is so: a model, replica or node")(explain)
-    app.command("logs", help="A replica's output, from its node")(logs)
+    app.command("status", help=told(status), rich_help_panel=PANEL)(status)
+    for name, text in LISTED.items():
+        app.command(name, help=text, rich_help_panel=PANEL)(listing(name))
+    app.command("explain", help=told(explain), rich_help_panel=PANEL)(explain)
 
 
-def status(
-    context: typer.Context,
-    watch: Annotated[bool, typer.Option(help="Again every second, until Ctrl-C")] = False,
-) -> None:
-    options: Options = context.obj
-    while True:
-        value = with_fleet(options, lambda fleet: fleet.query("status"))
-        if watch and options.output == "table":
-            tables.console.clear()
-        show(options, value, tables.status)
-        if not watch:
-            leave(OK)
-        try:
-            time.sleep(1)
-        except KeyboardInterrupt:
-            leave(OK)
+def status(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
+    """Show the fleet on one page: what it does, what it has, what waits and why, what happened lately."""
+    from cli.status_page import status_page  # late: views take 0.1 s
+    from llmgw import views
+
+    look = Look(
+        lambda plane: plane.one("status", views.Status), status_page, lambda value: value.model_dump(mode="json")
+    )
+    run(context, look, form_of(as_json, as_yaml), watch=watch)
 
 
-def rows(options: Options, query: str, key: str) -> list[Any]:
-    pages: Sequence[Mapping[str, Any]] = with_fleet(options, lambda fleet: fleet.pages(query))
-    return [row for page in pages for row in page[key]]
+def listing(name: str) -> Callable[..., None]:
+    """The command that lists what `cli.listings` names so."""
 
-
-def _paged(query: str, key: str, table: Callable[[Any], None]) -> Callable[[typer.Context], None]:
-    def command(context: typer.Context) -> None:
-        show(context.obj, rows(context.obj, query, key), table)
-        leave(OK)
+    def command(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
+        show_listing(context, name, watch=watch, form=form_of(as_json, as_yaml))
 
     return command
 
 
+def show_listing(context: typer.Context, name: str, *, watch: bool, form: Form) -> None:
+    from cli.listings import LISTINGS  # late, as above
+
+    run(context, LISTINGS[name], form, watch=watch)
+
+
 def explain(
     context: typer.Context,
-    subject: Annotated[str, typer.Argument(help="model/NAME, replica/ID, node/ID or a name")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="A model (name or alias), replica, node or router; or KIND/NAME, such as node/gpu-07.",
+        ),
+    ],
+    as_json: AsJson = False,
+    as_yaml: AsYaml = False,
 ) -> None:
-    options: Options = context.obj
-    value = with_fleet(options, lambda fleet: fleet.query("explain", subject))
-    show(options, value, _sentences)
-    leave(OK if value["known"] else REFUSED)
+    """Explain why it is so: what is wanted, what is there, what waits for what and until when, what would change it.
 
+    Ends with 1 when nothing is known of the subject.
+    """
+    from cli.explanation import explanation_page  # late, as above
+    from llmgw import views
 
-def _sentences(value: Mapping[str, Any]) -> None:
-    print(value["subject"])
-    for sentence in value["sentences"]:
-        print(f"  {sentence}")
-    for line in value.get("log_tail", ()):
-        print(f"  | {line}")
-
-
-def logs(
-    context: typer.Context,
-    replica: Annotated[str, typer.Argument(help="Id of the replica")],
-    lines: Annotated[int, typer.Option(help="Last lines to show")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes")] = False,
-) -> None:
-    options: Options = context.obj
-    found = next((r for r in rows(options, "replicas", "replicas") if r.get("id") == replica), None)
-    if found is None:
-        fail(REFUSED, f"there is no replica {replica}: `llmgw replicas` lists them")
-    node = next((n for n in rows(options, "nodes", "nodes") if n["id"] == found["node"]), None)
-    if node is None:
-        fail(REFUSED, f"node {found['node']} is not known")
-    print_logs(f"{node['url']}/v1/replicas/{replica}/logs", lines, options.token_file, follow=follow)
-    leave(OK)
+    session: Session = context.obj
+    found = ask(session, lambda plane: plane.one("explain", views.Explanation, subject))
+    form = form_of(as_json, as_yaml)
+    if form is Form.PAGE and not found.known:
+        raise CommandError(REFUSED, *found.sentences)
+    show(found, form, lambda value: value.model_dump(mode="json"), explanation_page)
+    if not found.known:
+        raise typer.Exit(REFUSED)

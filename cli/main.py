@@ -1,81 +1,184 @@
-"""`llmgw`: the operator's command. Starts processes by exec and talks to fleets through Temporal.
+"""`llmgw`: the operator's command. Starts processes by exec, and talks to fleets through Temporal.
 
-Exit codes: 0 done, 1 refused or problems found, 2 wrong usage, 3 Temporal or the fleet is not reached, 4 timed out.
+Imports neither Temporal's SDK nor views before a command needs them: help and completion must be quick.
 """
 
+import itertools
 import os
+import re
 import sys
+from collections.abc import Collection, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from cli import catalogs, looking, ordering
-from cli.reach import Options
+from cli import catalogs, looking, ordering, processes
+from cli.applying import apply
+from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
+from cli.logs import logs
+from cli.output import warn
+from cli.outside import Outside, Session, Target
+from cli.teaching import told
+
+FLEET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+TRACEBACK = "LLMGW_TRACEBACK"
+"""Set to anything: a mistake of ours ends with its traceback."""
+
+
+class Commands(TyperGroup):
+    """The command's own group: global options may stand anywhere, and whatever fails ends with sentences."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        valued = {flag for p in self.params for flag in p.opts if not getattr(p, "is_flag", False)}
+        return super().parse_args(ctx, arranged(args, valued, processes.PROCESSES))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CommandError as end:
+            warn(*(f"llmgw: {sentence}" if n == 0 else sentence for n, sentence in enumerate(end.sentences)))
+            raise typer.Exit(end.code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if os.environ.get(TRACEBACK) or type(error).__module__.startswith(("typer", "click")):
+                raise
+            if isinstance(error, BrokenPipeError):
+                raise  # whoever read the output has enough of it
+            text = f"a mistake of ours: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            warn(f"llmgw: {text} (with {TRACEBACK}=1 its traceback is shown; please report it)")
+            raise typer.Exit(REFUSED) from None
+
+
+def arranged(args: Sequence[str], valued: Collection[str], apart: Collection[str]) -> list[str]:
+    """`args` with the options named in `valued`, and their values, first; `FORMS` given before the command, last.
+
+    Commands in `apart` have options of their own: theirs follow the command as they were, those before it included.
+    """
+    front: list[str] = []
+    rest: list[str] = []
+    forms: list[str] = []
+    left = iter(args)
+    for arg in left:
+        if arg == "--":
+            return [*front, *rest, *forms, arg, *left]
+        if arg.partition("=")[0] in valued:
+            front += [arg] if "=" in arg else [arg, *itertools.islice(left, 1)]
+        elif arg in apart and not rest:
+            return [arg, *front, *forms, *left]
+        elif arg in FORMS and not rest:
+            forms.append(arg)
+        else:
+            rest.append(arg)
+    return [*front, *rest, *forms]
+
+
+FORMS = ("--json", "--yaml")
 
 app = typer.Typer(
+    cls=Commands,
     name="llmgw",
     no_args_is_help=True,
-    help="Control plane for self-hosted LLM fleets. Try `llmgw dev` for a whole fleet on this machine.",
-    epilog="Exit codes: 0 done, 1 refused or problems found, 2 wrong usage, 3 not reached, 4 timed out.",
     pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 done; 1 refused, or problems found; 2 wrong usage, or a file that cannot be read; 3 Temporal "
+    "or the fleet not reached; 4 no answer, or not there, in time.",
 )
 
-PROCESSES = {
-    "dev": ("workers.devstack.main", "Run a whole fleet on this machine: Temporal, worker, agents, router, engines"),
-    "worker": ("workers.main", "Run a control worker for a fleet"),
-    "agent": ("agent.main", "Run the node agent of this machine"),
-    "router": ("router.main", "Run the reference router"),
-}
+REACH = "Which fleet, and how it is reached (anywhere on the line)"
 
 
-def _output(json_: bool, yaml_: bool) -> str:
-    return "json" if json_ else "yaml" if yaml_ else "table"
+def _version(asked: bool) -> None:
+    if not asked:
+        return
+    try:
+        print(f"llmgw {version('llmgw')}")
+    except PackageNotFoundError:
+        print("llmgw, not installed: run from its folder")
+    raise typer.Exit
+
+
+def _fleet(name: str) -> str:
+    if re.fullmatch(FLEET, name) is None:
+        raise typer.BadParameter(f"{name!r} is no name: use 1 to 63 letters, digits, dots, dashes and underscores")
+    return name
 
 
 @app.callback()
-def options(
+def llmgw(
     context: typer.Context,
-    fleet: Annotated[str, typer.Option(envvar="LLMGW_FLEET", help="Name of the fleet")] = "default",
-    profile: Annotated[str | None, typer.Option(help="Temporal client profile [TEMPORAL_PROFILE]")] = None,
-    address: Annotated[str | None, typer.Option(help="Temporal HOST:PORT [TEMPORAL_ADDRESS]")] = None,
-    namespace: Annotated[str | None, typer.Option(help="Temporal namespace [TEMPORAL_NAMESPACE]")] = None,
-    api_key: Annotated[str | None, typer.Option(help="Temporal API key [TEMPORAL_API_KEY]")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="Server CA file")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Client certificate file")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Client key file")] = None,
-    token_file: Annotated[Path | None, typer.Option(envvar="LLMGW_TOKEN_FILE", help="Agents' bearer token")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-    yaml_: Annotated[bool, typer.Option("--yaml", help="Print YAML")] = False,
+    fleet: Annotated[
+        str,
+        typer.Option(envvar="LLMGW_FLEET", callback=_fleet, metavar="NAME", help="The fleet.", rich_help_panel=REACH),
+    ] = "default",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Temporal's address [TEMPORAL_ADDRESS].", rich_help_panel=REACH),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Temporal namespace [TEMPORAL_NAMESPACE].", rich_help_panel=REACH),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Temporal client profile [TEMPORAL_PROFILE].", rich_help_panel=REACH),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Temporal API key; better as [TEMPORAL_API_KEY].", rich_help_panel=REACH),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority of Temporal's certificate.", rich_help_panel=REACH)
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Client certificate, with --tls-key.", rich_help_panel=REACH)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Key of the client certificate.", rich_help_panel=REACH)
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="LLMGW_TOKEN_FILE", metavar="FILE", help="Bearer token for agents (logs).", rich_help_panel=REACH
+        ),
+    ] = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    context.obj = Options(
-        fleet, profile, address, namespace, api_key, tls_ca, tls_cert, tls_key, token_file, _output(json_, yaml_)
-    )
+    """Control plane for self-hosted LLM fleets.
+
+    Try `llmgw dev`: a whole fleet on this machine. Then `apply` a catalog, look at `status`, and `explain` why.
+    """
+    del show_version
+    outside = context.obj if isinstance(context.obj, Outside) else Outside()
+    target = Target(fleet, profile, address, namespace, api_key, tls_ca, tls_cert, tls_key, token_file)
+    context.obj = Session(outside, target)
 
 
-def _process_command(name: str, module: str, text: str) -> None:
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-
-    @app.command(name, help=f"{text} (flags: llmgw {name} --help)", context_settings=settings, add_help_option=False)
-    def start(context: typer.Context) -> None:
-        sys.stdout.flush()
-        environment = dict(os.environ)
-        options: Options = context.obj
-        if name == "worker":
-            environment.setdefault("LLMGW_FLEET", options.fleet)
-        os.execve(sys.executable, [sys.executable, "-m", module, *context.args], environment)  # noqa: S606
-
-
-for _name, (_module, _text) in PROCESSES.items():
-    _process_command(_name, _module, _text)
-
-catalogs.add_to(app)
+processes.add_to(app)
+for _command in (catalogs.validate, apply, catalogs.schema):
+    app.command(_command.__name__, help=told(_command), rich_help_panel="Catalog")(_command)
 looking.add_to(app)
+app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
 ordering.add_to(app)
 
 
 def main() -> None:
-    app()
+    """Run, and end at once: Temporal's native runtime aborts in about half of all ordinary exits."""
+    code: object = 0
+    try:
+        app(prog_name="llmgw")
+    except SystemExit as end:
+        code = end.code
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        code = REFUSED
+    os._exit(code if isinstance(code, int) else USAGE if code else 0)
 
 
 if __name__ == "__main__":

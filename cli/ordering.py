@@ -1,126 +1,180 @@
-"""Orders: one command per row of `llmgw.orders.ORDERS`, made from its fields. `nodes` and `routers` group theirs."""
+"""Orders: one command per row of `llmgw.orders.ORDERS`, made from the order's fields.
+
+Required fields are arguments in their order, the others options; a field in seconds takes a duration. `SHAPES` says
+where an order reads better otherwise. Orders named `nodes-…` and `routers-…` belong to groups, which list by
+themselves.
+"""
 
 import inspect
-import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
 
-from cli import tables
 from cli.agents import node_at
-from cli.looking import rows
-from cli.reach import OK, REFUSED, USAGE, Options, fail, leave, show, with_fleet
-from llmgw.node_orders import NodesAdd
+from cli.asking import ask
+from cli.durations import METAVAR, seconds
+from cli.failures import OK, REFUSED, USAGE, CommandError
+from cli.look import Watch
+from cli.looking import PANEL as LOOK
+from cli.looking import show_listing
+from cli.output import AsJson, AsYaml, Form, form_of, text_of
+from cli.outside import Session
+from cli.verdicts import is_taken, print_verdict
 from llmgw.order import Order
-from llmgw.orders import ORDERS
+from llmgw.orders import ORDERS, parse_order
 
-GROUPS = {"nodes": "Nodes: list, add, remove", "routers": "Routers: list, add, remove"}
+PANEL = "Change"
+GROUPS: Mapping[str, str] = {
+    "nodes": "List nodes; add and remove those that stand beside the catalog.",
+    "routers": "List routers; add and remove those that stand beside the catalog.",
+}
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How an order's command differs from what its fields alone would make."""
+
+    arguments: tuple[str, ...] = ()
+    """Fields given without names, in this order; none = the required ones."""
+    asked: Mapping[str, Callable[[Session, Fields], Any]] = field(default_factory=dict)
+    """Required fields that may be left out, and who is asked then."""
+    note: str = ""
+    """Said in the help, below the order's own line."""
+
+
+SHAPES: Mapping[str, Shape] = {
+    "nodes-add": Shape(
+        ("url",),
+        asked={"id": lambda session, given: node_at(session, given["url"])},
+        note="Without --id the agent at that URL is asked which node it is.",
+    ),
+    "routers-add": Shape(("url",)),
+    "scale": Shape(("model", "replicas")),
+    "remove-weights": Shape(note="The node answers for each path; `llmgw status` shows what it answered."),
+}
 
 
 def add_to(app: typer.Typer) -> None:
-    """Every order; those named `nodes-…` and `routers-…` become commands of a group that lists by itself."""
+    """Every order, and the groups."""
     groups = {name: typer.Typer(help=text, invoke_without_command=True) for name, text in GROUPS.items()}
     for name, group in groups.items():
         group.callback()(_listing(name))
-        app.add_typer(group, name=name)
-    for name, order in sorted(ORDERS.items()):
+        app.add_typer(group, name=name, rich_help_panel=LOOK)
+    for name, order in ORDERS.items():
         head, _, rest = name.partition("-")
         home, command = (groups[head], rest) if head in groups else (app, name)
-        made = add_node if name == NodesAdd.name else _command(order)
-        home.command(command, help=order.description)(made)
+        text = "\n\n".join(part for part in (f"{order.description}.", SHAPES.get(name, Shape()).note) if part)
+        home.command(command, help=text, rich_help_panel=PANEL if home is app else None)(_command(order))
 
 
-def add_node(
-    context: typer.Context,
-    url: Annotated[str, typer.Argument(help="Base URL of its agent")],
-    id_: Annotated[str | None, typer.Option("--id", help="Its id; asked from the agent when left out")] = None,
-    pool: Annotated[str | None, typer.Option(help="The pool it belongs to")] = None,
-    zone: Annotated[str | None, typer.Option(help="Failure domain: rack, room")] = None,
-    labels: Annotated[str | None, typer.Option(help="A=B,C=D")] = None,
-) -> None:
-    """By URL alone: the agent itself says which node it is."""
-    options: Options = context.find_root().obj
-    given = {"id": id_ or node_at(url, options.token_file), "url": url, "pool": pool, "zone": zone, "labels": labels}
-    fields = {name: _value(name, value) for name, value in given.items() if value is not None}
-    leave(with_fleet(options, lambda fleet: _give(options, fleet, NodesAdd.name, fields)))
+def _listing(name: str) -> Callable[..., None]:
+    def listing(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
+        if context.invoked_subcommand is None:
+            show_listing(context, name, watch=watch, form=form_of(as_json, as_yaml))
+
+    return listing
 
 
 def _command(order: type[Order]) -> Callable[..., None]:
-    """A function whose parameters are the order's fields: required ones are arguments in order, the others options."""
-    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [_parameter(name, info) for name, info in order.model_fields.items()]
+    shape = SHAPES.get(order.name, Shape())
 
-    def run(**given: Any) -> None:
-        context: typer.Context = given.pop("context")
-        options: Options = context.find_root().obj
-        fields = {name: _value(name, value) for name, value in given.items() if value not in (None, [])}
-        leave(with_fleet(options, lambda fleet: _give(options, fleet, order.name, fields)))
+    def run(context: typer.Context, as_json: bool, as_yaml: bool, **given: Any) -> None:
+        session: Session = context.obj
+        fields = {name: value for name, value in given.items() if value not in (None, [])}
+        for name in order.model_fields.keys() & fields.keys():
+            if _kind(order.model_fields[name]) is dict:
+                fields[name] = dict(_pair(name, text) for text in fields[name])
+        for name, answer in shape.asked.items():
+            if name not in fields:
+                fields[name] = answer(session, fields)
+        give(session, order.name, fields, form_of(as_json, as_yaml))
 
     # How typer reads a command.
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__signature__ = inspect.Signature(_parameters(order, shape))  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in _parameters(order, shape)}
     return run
 
 
-def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
-    kind = _plain(info.annotation)
-    flag = f"--{name.replace('_', '-')}"
-    if info.is_required():
-        return _of(name, Annotated[kind, typer.Argument(help=info.description)], inspect.Parameter.empty)
+def _pair(field_name: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise CommandError(USAGE, f"--{field_name.removesuffix('s')}: {text!r} is not KEY=VALUE")
+    return key, value
+
+
+def give(session: Session, name: str, fields: Fields, form: Form) -> None:
+    """Give an order and tell the verdict. What is wrong with it by itself is said without asking the fleet."""
+    parsed = parse_order(name, [fields])
+    if not isinstance(parsed, Order):
+        raise CommandError(USAGE, *(p for p in parsed if not p.startswith("For example")))
+    verdict = ask(session, lambda plane: plane.order(name, fields))
+    if form is Form.PAGE:
+        print_verdict(verdict)
+    else:
+        print(text_of(verdict.model_dump(mode="json"), form))
+    raise typer.Exit(OK if is_taken(verdict) else REFUSED)
+
+
+# --- from fields to parameters -------------------------------------------------------------------------------------
+
+
+def _parameters(order: type[Order], shape: Shape) -> list[inspect.Parameter]:
+    fields = order.model_fields
+    arguments = shape.arguments or tuple(name for name, info in fields.items() if info.is_required())
+    options = (name for name in fields if name not in arguments)
+    return [
+        _parameter("context", typer.Context),
+        *(_given(name, fields[name], typer.Argument, fields[name].is_required()) for name in arguments),
+        *(_given(name, fields[name], typer.Option, _must(name, fields[name], shape)) for name in options),
+        _parameter("as_json", AsJson, False),
+        _parameter("as_yaml", AsYaml, False),
+    ]
+
+
+def _must(name: str, info: FieldInfo, shape: Shape) -> bool:
+    return info.is_required() and name not in shape.asked
+
+
+def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool) -> inspect.Parameter:
+    """The parameter for one field: an argument or an option, whichever `form` makes."""
+    kind = _kind(info)
+    annotation: Any = list[str] if kind in (dict, tuple) else kind
+    flag = f"--{name.removesuffix('_s').removesuffix('s' if kind is dict else '').replace('_', '-')}"
+    metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
+    told: dict[str, Any] = {"help": info.description, "metavar": metavar}
+    if name.endswith("_s"):
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m."}
+    elif form is typer.Argument:
+        told["metavar"] = name.upper()
+    made = form(flag, **told) if form is typer.Option else form(**told)
+    if required:
+        return _parameter(name, Annotated[annotation, made])
     if kind is bool:
-        return _of(name, Annotated[bool, typer.Option(flag, help=info.description)], False)
-    return _of(name, Annotated[kind | None, typer.Option(flag, help=info.description)], None)
+        return _parameter(name, Annotated[bool, made], False)
+    return _parameter(name, Annotated[annotation | None, made], None)
 
 
-def _of(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _plain(annotation: Any) -> Any:
-    """The command line's type for a field's: text, number, flag, or a list of texts."""
-    if typing.get_origin(annotation) is Annotated:
-        return _plain(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return _plain(next(a for a in typing.get_args(annotation) if a is not type(None)))
-    if typing.get_origin(annotation) is tuple:
-        return list[str]
-    return annotation if annotation in (int, float, bool) else str
+def _kind(info: FieldInfo) -> type:
+    """What a field holds, without bounds and None: bool, int, float, str, tuple or dict."""
+    return _bare(info.annotation)
 
 
-def _value(field: str, value: Any) -> Any:
-    """Labels are given as JSON, or as A=B,C=D; anything else is wrong usage."""
-    if field != "labels" or not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.startswith("{") else dict(pair.split("=", 1) for pair in value.split(","))
-    except ValueError:
-        fail(USAGE, f"--labels takes A=B,C=D or a JSON object, not {value[:100]!r}")
-
-
-async def _give(options: Options, fleet: Any, name: str, fields: dict[str, Any]) -> int:
-    verdict = await fleet.order(name, fields)
-    if options.output == "json":
-        print(json.dumps(verdict.model_dump(mode="json"), indent=2))
-    else:
-        print(f"{verdict.judgement}: {verdict.text}")
-        for line in (*verdict.problems, *(f"warning: {w}" for w in verdict.warnings)):
-            print(f"  {line}")
-    return OK if verdict.judgement in ("accepted", "unchanged") else REFUSED
-
-
-def _listing(group: str) -> Callable[[typer.Context], None]:
-    def listing(context: typer.Context) -> None:
-        if context.invoked_subcommand is not None:
-            return
-        options: Options = context.find_root().obj
-        if group == "nodes":
-            show(options, rows(options, "nodes", "nodes"), tables.nodes)
-        else:
-            show(options, with_fleet(options, lambda fleet: fleet.query("status"))["routers"], tables.routers)
-        leave(OK)
-
-    return listing
+def _bare(annotation: Any) -> type:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _bare(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return _bare(next(a for a in typing.get_args(annotation) if a is not type(None)))
+    kind: type = origin or annotation
+    return kind if kind in (bool, int, float, tuple, dict) else str

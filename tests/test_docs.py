@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.settings import OPTIONS
-from workers.main import VARIABLES
+from workers import flags
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "processes.md").read_text()
@@ -35,12 +35,13 @@ def test_every_metric_in_the_docs_exists() -> None:
 
 def test_every_option_is_in_the_docs_with_its_variable() -> None:
     agent = {(option.flag, option.variable) for option in OPTIONS}
-    worker = {(f"--{name.replace('_', '-')}", variable) for name, (variable, _) in VARIABLES.items()}
+    worker = {(option.flag, option.variable) for option in flags.OPTIONS}
     router = (ROOT / "router" / "settings.py").read_text()
     variables = {(f"--{flag}", variable) for flag, variable in re.findall(r'"([a-z-]+)",\s*"(LLMGW_[A-Z_]+)"', router)}
     assert len(variables) == 9
     for flag, variable in agent | worker | variables:
         assert f"| `{flag}` | `{variable}` |" in PAGE, flag
+    assert {flag for flag in flags.CONNECTION if f"| `{flag}` | " not in PAGE} == set()
 
 
 @pytest.mark.parametrize("source", ["agent/app.py", "router/app.py"])

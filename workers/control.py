@@ -1,6 +1,6 @@
 """The control process: a Temporal worker for one fleet. Any number may run; Temporal gives one owner.
 
-`python -m workers.control --help`, or `llmgw worker`.
+Its process is `workers.main` (`llmgw worker`).
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import signal
 import time
 import uuid
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -27,7 +28,7 @@ from workers.metrics import served
 from workers.settings import WorkerSettings, installation_id
 from workflows import names
 from workflows.client import Fleet, connect
-from workflows.ensure import ensure
+from workflows.ensure import FleetEndedError, ensure
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
 
@@ -77,7 +78,10 @@ def make_worker(client: Client, settings: WorkerSettings, callers: Callers, pool
 
 
 async def keep_running(client: Client, settings: WorkerSettings, installation: str) -> None:
-    """Start the fleet's workflow, and start it again whenever it was closed by anything but its end."""
+    """Start the fleet's workflow, and start it again whenever it was closed by anything but its end.
+
+    Raises `FleetEndedError` when it was ended on purpose: then there is nothing to work for.
+    """
     fresh = settings.fresh
     while True:
         try:
@@ -90,13 +94,19 @@ async def keep_running(client: Client, settings: WorkerSettings, installation: s
                 max_history=settings.max_history,
             )
             fresh = False
+        except FleetEndedError:
+            raise
         except Exception as error:
             log.warning("the fleet's workflow could not be ensured: %s", error)
         await asyncio.sleep(ENSURE_EVERY_S)
 
 
 async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> None:
-    """Work until `stop` is set. Raises whatever ends the worker otherwise."""
+    """Work until `stop` is set.
+
+    Raises `UnreachableError` or ValueError when Temporal cannot be connected to, `FleetEndedError` when the fleet was
+    ended, and whatever else ends the worker.
+    """
     client = await connect(settings.connection)
     installation = installation_id(settings, uuid.uuid4().hex[:12])
     outward = Outward(bearer=read_bearer(settings.token_file))
@@ -106,11 +116,15 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
         async with make_worker(client, settings, callers, pools), contextlib.AsyncExitStack() as stack:
             if settings.metrics_listen is not None:
                 await stack.enter_async_context(served(Fleet(client, settings.fleet), settings.metrics_listen))
+            waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
             if settings.ensure:
-                keeper = asyncio.create_task(keep_running(client, settings, installation))
-                stack.callback(keeper.cancel)
+                waits.append(asyncio.create_task(keep_running(client, settings, installation)))
+            for task in waits:
+                stack.callback(task.cancel)
             log.info("working for fleet %s, installation %s", settings.fleet, installation)
-            await stop.wait()
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
     finally:
         await pools.close()
         await callers.close()

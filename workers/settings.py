@@ -1,5 +1,6 @@
 """Settings of a worker process: flags, then environment. One error names every problem."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -37,11 +38,19 @@ class WorkerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.installation is None and self.state_dir is None:
-            raise ValueError("give --installation ID, or --state-dir DIR where one is made and kept")
-        if (self.deployment is None) != (self.build_id is None):
-            raise ValueError("worker versioning takes both --deployment and --build-id")
+        if problems := lacking(vars(self)):
+            raise ValueError("; ".join(problems))
         return self
+
+
+def lacking(values: Mapping[str, object]) -> list[str]:
+    """What the settings `values` lack taken together, a sentence each."""
+    problems: list[str] = []
+    if values.get("installation") is None and values.get("state_dir") is None:
+        problems.append("give --installation ID, or --state-dir DIR where one is made and kept")
+    if (values.get("deployment") is None) != (values.get("build_id") is None):
+        problems.append("worker versioning takes both --deployment and --build-id")
+    return problems
 
 
 def installation_id(settings: WorkerSettings, make: str) -> str:

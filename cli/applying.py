@@ -1,0 +1,144 @@
+"""`llmgw apply`: check a catalog here, put it in force, and wait until the fleet is where it wants it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from cli.asking import Plane, ask
+from cli.catalogs import File, checked
+from cli.durations import METAVAR, age, seconds
+from cli.failures import INTERRUPTED, OK, REFUSED, TIMED_OUT
+from cli.output import AsJson, AsYaml, Form, console, form_of, text_of, warn
+from cli.outside import Session
+from cli.verdicts import is_taken, print_verdict
+
+if TYPE_CHECKING:  # late, for a quick `llmgw --help`
+    from cli.progress import Progress
+    from llmgw.catalog import Catalog
+    from llmgw.plan import Verdict
+
+LOOK_S = 0.3
+
+
+def apply(
+    context: typer.Context,
+    file: File,
+    wait: Annotated[bool, typer.Option(help="Wait until everything wanted is ready and published.")] = True,
+    timeout: Annotated[
+        float,
+        typer.Option(parser=seconds, metavar=METAVAR, show_default="10m", help="Wait this long at most."),
+    ] = 600.0,
+    allow_removals: Annotated[
+        bool, typer.Option("--allow-removals", help="Confirm that many running models leave.")
+    ] = False,
+    as_json: AsJson = False,
+    as_yaml: AsYaml = False,
+) -> None:
+    """Put a catalog in force, and wait until the fleet is where it wants it.
+
+    It is checked here first, then accepted whole or not at all. Ends with 0 when it is in force (with --no-wait: when
+    it was accepted), 1 when it is refused, held, or will not come by itself, 4 when the time is over: then it stays in
+    force, and the fleet goes on.
+    """
+    session: Session = context.obj
+    form = form_of(as_json, as_yaml)
+    raw, catalog = checked(file)
+    sent = sendable({**raw, "allow_removals": True} if allow_removals else raw, catalog)
+    verdict = ask(session, lambda plane: plane.apply(sent))
+    if form is Form.PAGE:
+        print_verdict(verdict)
+    if not is_taken(verdict) or not wait:
+        _end(verdict, form, OK if is_taken(verdict) else REFUSED, "")
+    try:
+        code, text = ask(session, lambda plane: _converged(session, plane, verdict, timeout, form))
+    except KeyboardInterrupt:
+        code, text = INTERRUPTED, "no longer waiting; the catalog stays in force"
+    _end(verdict, form, code, text)
+
+
+def sendable(raw: dict[str, Any], catalog: "Catalog") -> dict[str, Any]:
+    """Plain while it is small, so that Temporal's web UI shows it; compressed beyond what a payload may be."""
+    from llmgw.canonical import canonical_json  # late, for a quick `llmgw --help`
+    from llmgw.catalog import MAX_PLAIN_BYTES, catalog_bytes
+    from llmgw.catalog_input import compress_catalog
+
+    size = max(len(canonical_json(raw)), catalog_bytes(catalog))
+    return raw if size <= MAX_PLAIN_BYTES else dict(compress_catalog(raw))
+
+
+def _end(verdict: "Verdict", form: Form, code: int, text: str) -> None:
+    if form is not Form.PAGE:
+        told = {"verdict": verdict.model_dump(mode="json"), "there": code == OK and bool(text), "text": text}
+        print(text_of(told, form))
+    elif text:
+        if code == OK:
+            print(text)
+        else:
+            warn(text)
+    raise typer.Exit(code)
+
+
+async def _converged(session: Session, plane: Plane, verdict: "Verdict", limit_s: float, form: Form) -> tuple[int, str]:
+    """The exit code and its reason, once the fleet is there, is stuck, or the time is over."""
+    from cli.listings import model_rows  # late, as above
+    from cli.progress import Arrived, Going, Stuck, progress
+    from llmgw import views
+
+    outside = session.outside
+    start_s = outside.monotonic_s()
+    with _following(form) as follow:
+        while True:
+            status = await plane.one("status", views.Status)
+            found = progress(status, await model_rows(plane), verdict)
+            waited_s = outside.monotonic_s() - start_s
+            match found:
+                case Arrived(text):
+                    return OK, f"{text} after {waited_s:.1f} s"
+                case Stuck(text):
+                    return REFUSED, text
+                case Going(text):
+                    if waited_s >= limit_s:
+                        more = "the fleet goes on; `llmgw status --watch` shows how"
+                        return TIMED_OUT, f"not there after {limit_s:g} s: {text}; {more}"
+            follow(found, waited_s)
+            await outside.pause(LOOK_S)
+
+
+@contextmanager
+def _following(form: Form) -> Iterator[Callable[["Progress", float], None]]:
+    """A way to tell how it goes: in place at a terminal, a line per change elsewhere, nothing for programs."""
+    out = console()
+    if form is not Form.PAGE:
+        yield lambda *_: None
+    elif out.is_terminal:
+        with Live(console=out, transient=True, auto_refresh=False) as live:
+            yield lambda found, waited_s: live.update(_page(found, waited_s), refresh=True)
+    else:
+        yield _changes()
+
+
+def _changes() -> Callable[["Progress", float], None]:
+    last = ""
+
+    def follow(found: "Progress", waited_s: float) -> None:
+        nonlocal last
+        if found.text != last:
+            print(f"{age(waited_s)} {found.text}", flush=True)
+            last = found.text
+
+    return follow
+
+
+def _page(found: "Progress", waited_s: float) -> RenderableType:
+    from cli.listings import MODELS  # late, as above
+    from cli.progress import Going
+    from cli.tables import Rows
+
+    head = Text.assemble((f"{age(waited_s)}  ", "dim"), found.text)
+    lacking = found.lacking if isinstance(found, Going) else ()
+    return Group(head, Text(), Rows(MODELS, lacking, "")) if lacking else head

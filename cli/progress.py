@@ -1,0 +1,85 @@
+"""Is the fleet where a catalog wants it? A judgement of one look at it; pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llmgw import views
+from llmgw.plan import Verdict
+from llmgw.sentences import names_shown
+from llmgw.views import Phase
+
+GIVEN_UP = "failed"
+"""Code of a model that is not tried again by itself."""
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """It will not come by itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What it still waits for. `text` is stable while nothing changes."""
+
+    text: str
+    lacking: tuple[views.ModelRow, ...]
+
+
+Progress = Arrived | Stuck | Going
+
+
+def progress(status: views.Status, models: Sequence[views.ModelRow], verdict: Verdict) -> Progress:
+    """How far the catalog that `verdict` is about has come. The first rule that has something to say counts."""
+    lacking = tuple(m for m in models if m.ready < m.wanted)
+    for rule in _RULES:
+        if (found := rule(status, lacking, verdict)) is not None:
+            return found
+    return Going(_line(status), lacking)
+
+
+def _superseded(status: views.Status, _: Sequence[views.ModelRow], verdict: Verdict) -> Progress | None:
+    if status.digest == verdict.digest:
+        return None
+    return Stuck(f"another catalog, generation {status.generation}, was put in force meanwhile")
+
+
+def _out_of_our_hands(status: views.Status, *_: object) -> Progress | None:
+    return Stuck(status.phase_text) if status.phase in (Phase.ENDING, Phase.FENCED) else None
+
+
+def _there(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:
+    if status.phase is Phase.STEADY:
+        return Arrived("everything wanted is ready and published")
+    # A further catalog that is held hides the phase of the one in force.
+    if status.phase is Phase.HELD and not lacking and all(r.current for r in status.routers if r.heard):
+        return Arrived("everything wanted is ready and published; a further catalog is held")
+    return None
+
+
+def _given_up(_: views.Status, lacking: Sequence[views.ModelRow], __: Verdict) -> Progress | None:
+    """Not before everything else is there: what failed is told together with what did not."""
+    if not lacking or any(m.waiting is None or m.waiting.code != GIVEN_UP for m in lacking):
+        return None
+    names = [m.name for m in lacking]
+    return Stuck(f"given up after repeated failures: {names_shown(names)}. `llmgw explain {names[0]}` says why")
+
+
+_RULES: tuple[Callable[[views.Status, Sequence[views.ModelRow], Verdict], Progress | None], ...] = (
+    _superseded,
+    _out_of_our_hands,
+    _there,
+    _given_up,
+)
+
+
+def _line(status: views.Status) -> str:
+    waits = [f"{w.subject}: {w.text}" for w in status.waiting[:SHOWN]]
+    return "; ".join(part for part in (status.phase_text or status.phase.replace("_", " "), *waits) if part)
