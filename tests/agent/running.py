@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from llmgw.wire import (
 
 NODE = NodeId("n1")
 LIMIT_S = 20.0
+BLOCK = 100  # ports
 
 
 def token(seq: int, installation: str = "here", epoch: int = 1) -> Token:
@@ -62,19 +64,18 @@ def stop(replica: str, *, force: bool = False) -> Stop:
 class Agent:
     """One agent's life after life on the same state folder and port."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, port: int) -> None:
         self.state_dir = state_dir
-        self.port = _free_port()
+        self.port = port
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
     async def begin(self, *flags: str) -> None:
-        first = 20000 + self.port % 200 * 100
         argv = [
             *(sys.executable, "-m", "agent.main", "--node-id", NODE, "--listen", f"127.0.0.1:{self.port}"),
             *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", "4xsim:24GiB", *flags),
-            *(() if "--port-range" in flags else ("--port-range", f"{first}-{first + 99}")),
+            *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + BLOCK - 1}")),
         ]
         with (self.state_dir.parent / "agent.log").open("ab") as log:
             env = {**os.environ, "LLMGW_SECRET_PASS_PHRASE": "open-sesame"}
@@ -84,6 +85,9 @@ class Agent:
                 with contextlib.suppress(httpx.TransportError):
                     if (await self.http.get("/healthz")).status_code == 200:
                         return
+                if self.process.returncode is not None:
+                    said = (self.state_dir.parent / "agent.log").read_text()[-2000:]
+                    raise AssertionError(f"the agent ended with {self.process.returncode}: {said}")
                 await asyncio.sleep(0.02)
 
     async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
@@ -159,22 +163,37 @@ class Agent:
 JSON = {"content-type": "application/json"}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextlib.contextmanager
+def free_block() -> Iterator[int]:
+    """The first port of a block for one agent and its engines, held against other tests of this machine.
+
+    It lies below the ports the kernel lends to clients. The hold is the UDP port of the same number: it goes with this
+    process, and leaves the TCP port to the agent.
+    """
+    for first in random.sample(range(10_000, 32_000, BLOCK), k=100):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hold:
+            try:
+                hold.bind(("127.0.0.1", first))
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", first))
+            except OSError:
+                continue
+            yield first
+            return
+    raise AssertionError("100 blocks of ports are taken")
 
 
 @contextlib.asynccontextmanager
 async def agent_in(folder: Path, *flags: str) -> AsyncIterator[Agent]:
     state = folder / "state"
     state.mkdir()
-    agent = Agent(state)
-    try:
-        await agent.begin(*flags)
-        yield agent
-    finally:
-        await agent.clean()
+    with free_block() as port:
+        agent = Agent(state, port)
+        try:
+            await agent.begin(*flags)
+            yield agent
+        finally:
+            await agent.clean()
 
 
 def alive(pid: int | None) -> bool:

@@ -5,7 +5,6 @@ import json
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from agent.settings import SettingsError, read_settings
@@ -63,7 +62,7 @@ async def test_arguments_environment_ports_and_secrets_reach_the_process_and_not
 
 
 async def test_a_port_rests_until_the_plane_names_it_and_a_full_range_refuses(tmp_path: Path) -> None:
-    async with agent_in(tmp_path, "--port-range", "19990-19991") as agent:
+    async with agent_in(tmp_path, "--port-range", "9990-9991") as agent:
         await agent.send(1, start("m-1", stub()), start("m-2", stub()), start("m-3", stub()))
         one = await agent.row("m-1", "ready")
         await agent.row("m-2", "ready")
@@ -74,7 +73,7 @@ async def test_a_port_rests_until_the_plane_names_it_and_a_full_range_refuses(tm
         assert refused.code is RefusalCode.NO_PORT
         assert "1 resting" in refused.message
         await agent.kill()
-        await agent.begin("--port-range", "19990-19991")
+        await agent.begin("--port-range", "9990-9991")
         assert (await agent.send(4, start("m-4", stub()))).results[0].outcome is Outcome.REFUSED
         answer = await agent.post(5, start("m-4", stub()), released_ports=(one.port,))
         assert answer.json()["results"][0]["outcome"] == "accepted"
@@ -180,9 +179,8 @@ def test_flags_win_over_the_environment(tmp_path: Path) -> None:
 
 
 async def test_an_address_that_is_taken_is_told_and_nothing_is_touched(agent: Agent) -> None:
-    second = Agent(agent.state_dir.parent / "other")
-    second.port, second.http = agent.port, httpx.AsyncClient(base_url=agent.url, trust_env=False)
-    await second.begin()
+    second = Agent(agent.state_dir.parent / "other", agent.port)
+    await second.begin()  # the first one answers its /healthz
     assert second.process is not None
     assert await second.process.wait() == 1
     said = (agent.state_dir.parent / "agent.log").read_text()
