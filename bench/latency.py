@@ -6,7 +6,6 @@ interleaved with the plane's. Both workers are processes of their own.
 `python -m bench.latency [--nodes 20 125 1000] [--rounds 50] [--strict]`
 """
 
-import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,14 +13,14 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio.client import WorkflowHandle
 
-from bench.report import Target, finished, report, spread
-from bench.stage import Scale, Stage, now_ms, staged, whole_device_models
+from bench.fleet.sizes import LARGE, whole_device_models
+from bench.report import Target, finished, options, report, spread
+from bench.stage import Scale, Stage, now_ms, staged
 from llmgw.wire import CommandBatch
 
 QUIET_S = 0.4
 """Longer than the window in which observations are gathered: each sample begins in a quiet fleet."""
 ANSWER_S = 30.0
-LARGE = 1000
 MOST = {20: 1.5, 125: 1.8, LARGE: 2.5}
 """How many times the floor, by nodes."""
 
@@ -100,14 +99,6 @@ async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
     return report("latency", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=strict)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[20, 125, LARGE])
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--strict", action="store_true", help="exit 1 where a target is missed")
-    given = parser.parse_args()
-    return asyncio.run(run(given.nodes, given.rounds, strict=given.strict))
-
-
 if __name__ == "__main__":
-    finished(main())
+    given = options(__doc__, nodes=[20, 125, LARGE], rounds=50)
+    finished(asyncio.run(run(given.nodes, given.rounds, strict=given.strict)))

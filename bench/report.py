@@ -3,6 +3,7 @@
 `python -m bench.NAME [--strict]`; with `--strict` the exit code is 1 and each missed target is named.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -23,6 +24,18 @@ class Target:
     @property
     def met(self) -> bool:
         return self.value <= self.at_most
+
+
+def options(doc: str | None, **defaults: float | list[int]) -> argparse.Namespace:
+    """The command line of a bench: `--strict`, and a number (or several) for each of `defaults`."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name, default in defaults.items():
+        kind = int if isinstance(default, list) else type(default)
+        many = "+" if isinstance(default, list) else None
+        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
+        parser.add_argument(f"--{name}", type=kind, nargs=many, default=default, help=f"default {shown}")
+    parser.add_argument("--strict", action="store_true", help="exit 1 where a target is missed")
+    return parser.parse_args()
 
 
 def spread(samples_ms: Sequence[float]) -> dict[str, float]:

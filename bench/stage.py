@@ -172,9 +172,3 @@ async def staged(scale: Scale, workers: int = 1) -> AsyncIterator[Stage]:
         for _ in range(workers):
             stage.add_worker()
         yield stage
-
-
-def whole_device_models(count: int, replicas: int = 1) -> list[dict[str, Any]]:
-    """Models of one stub replica or several, each on a device of its own."""
-    profile = {"name": "p", "engine": "stub", "accelerators": [{"count": 1}]}
-    return [{"name": f"m{i}", "replicas": replicas, "profiles": [profile]} for i in range(count)]

@@ -187,7 +187,10 @@ def router_state(router: SimRouter) -> RouterState:
     """The model's state as a router sends it."""
     seen = router.state()
     tables = {seen.held.token.fleet: seen.held} if seen.held is not None else {}
-    use = tuple(EndpointUse(id=r, in_flight=n, idle_s=0, withdrawn=True) for r, n in router.in_flight.items())
+    use = tuple(
+        EndpointUse(id=replica, in_flight=count, idle_s=0, withdrawn=replica not in router.table.endpoints)
+        for replica, count in router.in_flight.items()
+    )
     return RouterState(router=router.id, instance=seen.instance, revision=seen.revision, tables=tables, use=use)
 
 
