@@ -23,6 +23,7 @@ from llmgw.world import (
     Input,
     Known,
     Refused,
+    RestingPort,
     RouterFacts,
     Waiting,
     Wishes,
@@ -108,6 +109,7 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
                 "failures": {k: [_plain(f) for f in v] for k, v in world.failures.items()},
                 "known": {k: _plain(v) for k, v in world.known.items()},
                 "unclaimed": {str(k): v for k, v in world.unclaimed.items()},
+                "resting": {k: [_plain(p) for p in v] for k, v in world.resting.items()},
                 "waiting": {k: _plain(v) for k, v in world.waiting.items()},
                 "inbox": [_plain(i) for i in world.inbox],
                 "extra": dict(extra),
@@ -145,6 +147,10 @@ def unpack(seed: Seed, parts: Parts) -> Unpacked:
             k: tuple(reader.each(Failure, v, f"failures of {k}")) for k, v in (rest.get("failures") or {}).items()
         },
         next_replica=seed.next_replica,
+        resting={
+            k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
+            for k, v in (rest.get("resting") or {}).items()
+        },
         known=dict(reader.values(Known, rest.get("known"), "node")),  # type: ignore[arg-type]
         unclaimed=dict(rest.get("unclaimed") or {}),
         table=table.build(

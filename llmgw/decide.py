@@ -16,6 +16,7 @@ from llmgw import (
     members,
     outbox,
     pushing,
+    resting,
     stopping,
     waits,
 )
@@ -46,6 +47,7 @@ def decide(world: World, now_s: float) -> Plan:
     revision = world.table_revision + bool(routes.change)
     stopping.command(draft, routes.published, revision)
     stopping.abandon_lost(draft)
+    resting.rest(draft, revision)
     kicked = outbox.write(draft)
     pushed = pushing.due(draft, revision)
     waits.tell(draft)
@@ -85,6 +87,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         known=difference.first(known, MAX_KNOWN),
         forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
         unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
+        resting={k: v or () for k, v in difference.with_removed(world.resting, draft.resting).items()},
         outbox={k: v or () for k, v in difference.with_removed(world.outbox, draft.outbox).items()},
         kick=lanes.kick,
         put_models=change.put_models,

@@ -92,7 +92,9 @@ def _failed(draft: Draft, assignment: Assignment, row: ReplicaReport) -> None:
         _record(draft, assignment, row, row.reason)
     text = _how(row)
     draft.event(f"replica/{assignment.replica}", f"failed on {assignment.node}: {text}")
-    stop = StopIntent(StopCause.FAILED, text, draft.now_s, -1, commanded=True, commanded_s=draft.now_s)
+    stop = StopIntent(
+        StopCause.FAILED, text, draft.now_s, -1, commanded=True, commanded_s=draft.now_s, port=draft.port_of(assignment)
+    )
     draft.put(replace(assignment, stop=stop))
 
 

@@ -52,6 +52,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         refused=_put(world.refused, {}, gone),
         failures={k: v for k, v in {**world.failures, **plan.failures}.items() if v},
         next_replica=world.next_replica if plan.next_replica is None else plan.next_replica,
+        resting=_kept(world.resting, {k: v or None for k, v in plan.resting.items()}),
         outbox={k: v for k, v in {**world.outbox, **plan.outbox}.items() if v},
         known=_put(world.known, plan.known, nodes),
         seen=_put(world.seen, {}, nodes),

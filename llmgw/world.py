@@ -61,6 +61,8 @@ class StopIntent:
     """The first table revision without the replica's endpoint; -1 while one still has to be made."""
     commanded: bool = False
     commanded_s: float | None = None
+    port: int | None = None
+    """Where it listened when the stop was commanded: the port rests on its node until every router has let it go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,20 @@ class Assignment:
     @property
     def claims(self) -> tuple[DeviceClaim, ...]:
         return self.parts[0].claims
+
+
+@dataclass(frozen=True, slots=True)
+class RestingPort:
+    """A port of a replica that is gone. Its agent gives it to nobody until we name it as let go, or an hour."""
+
+    port: int
+    since_s: float
+    withdrawn_at: int
+    """The first table revision without an endpoint there."""
+    let_go: bool = False
+    """Every router has acknowledged that revision or a later one."""
+    named_seq: int = -1
+    """Sequence number of the first batch that named it; all later ones do too."""
 
 
 class OutgoingKind(StrEnum):
@@ -342,6 +358,8 @@ class World:
     refused: Mapping[ReplicaId, Refused] = field(default_factory=dict)
     failures: Mapping[ModelName, tuple[Failure, ...]] = field(default_factory=dict)
     next_replica: int = 0
+    resting: Mapping[NodeId, tuple[RestingPort, ...]] = field(default_factory=dict)
+    """Ports of gone replicas that their nodes have not been told to use again. Carried."""
     outbox: Mapping[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)
     """Not carried: the first plan of a run derives it anew."""
     calls: Mapping[NodeId, Call] = field(default_factory=dict)

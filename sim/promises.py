@@ -49,6 +49,19 @@ def only_ready_replicas_are_published(fleet: SimFleet) -> None:
             assert row is not None, f"{replica} is published and {assignment.node} does not have it"
 
 
+def no_port_leads_to_another_replica(fleet: SimFleet) -> None:
+    """Whatever table a router serves, be it an old one of a router that is cut off: nobody else listens there."""
+    listening = {
+        f"http://{id_}:{engine.port}": replica
+        for id_, node in fleet.nodes.items()
+        for replica, engine in node.engines.items()
+    }
+    for id_, router in fleet.routers.items():
+        for replica, endpoint in router.table.endpoints.items():
+            other = listening.get(endpoint.url, replica)
+            assert other == replica, f"{id_} sends what is for {replica} to {other} at {endpoint.url}"
+
+
 def every_start_happens_once(fleet: SimFleet) -> None:
     for node in fleet.nodes.values():
         twice = [replica for replica, n in Counter(node.starts).items() if n > 1]
@@ -142,6 +155,7 @@ ALL = (
     no_device_is_used_twice,
     no_device_is_promised_twice,
     only_ready_replicas_are_published,
+    no_port_leads_to_another_replica,
     every_start_happens_once,
     nothing_stops_before_traffic_has_left,
     what_is_called_gone_is_gone,
