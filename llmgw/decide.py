@@ -17,6 +17,7 @@ from llmgw import (
     outbox,
     pushing,
     resting,
+    salvage,
     stopping,
     waits,
 )
@@ -41,6 +42,7 @@ def decide(world: World, now_s: float) -> Plan:
     seen = survey(after)
     draft = Draft.over(after, now_s, seen, holding.reason(after, seen, now_s))
     evidence.weigh(draft)
+    unread = salvage.salvage(draft)
     adoption.adopt(draft)
     filling.fill(draft)
     routes = endpoints.routes(draft)
@@ -52,7 +54,8 @@ def decide(world: World, now_s: float) -> Plan:
     pushed = pushing.due(draft, revision)
     waits.tell(draft)
     ended = after.ending and not draft.assignments and pushing.all_told(draft, revision)
-    return _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
+    made = _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
+    return made.model_copy(update={"forget_unreadable": unread}) if unread else made
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         fenced_by=world.fenced_by if plan.new_epoch is None else None,
         overtaken_by=world.overtaken_by if plan.jump_to_seq is None and plan.new_epoch is None else None,
         assignments=assignments,
+        unreadable=_put(world.unreadable, {}, {*gone, *plan.forget_unreadable}),
         specs=specs,
         sent=_put(world.sent, {}, gone),
         refused=_put(world.refused, {}, gone),

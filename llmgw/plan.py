@@ -47,6 +47,8 @@ class Plan(_Value):
     assign: tuple[Assignment, ...] = ()
     gone: tuple[ReplicaId, ...] = ()
     """Assignments proven gone: their devices are free."""
+    forget_unreadable: tuple[str, ...] = ()
+    """Unreadable records of which nothing is left."""
     specs: dict[SpecId, LaunchSpec] = {}
     failures: dict[ModelName, tuple[Failure, ...]] = {}
     """Per model the whole list; empty = forget."""

@@ -82,6 +82,9 @@ class Assignment:
     stop: StopIntent | None = None
     adopted: bool = False
     host_memory_mib: int = 0
+    unreadable: str = ""
+    """Why its carried record could not be read. Then only its id, place and devices count, and it is left as it is:
+    neither moved nor stopped before an operator restarts it."""
 
     @property
     def node(self) -> NodeId:
@@ -104,6 +107,16 @@ class RestingPort:
     """Every router has acknowledged that revision or a later one."""
     named_seq: int = -1
     """Sequence number of the first batch that named it; all later ones do too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A carried record of an assignment as it came, kept because a later version may read it. By replica id, or by a
+    name of its own where even that cannot be read."""
+
+    raw: object
+    problem: str
+    since_s: float
 
 
 class OutgoingKind(StrEnum):
@@ -352,6 +365,8 @@ class World:
     ending: bool = False
     """The fleet ends: withdraw, drain, stop everything."""
     assignments: Mapping[ReplicaId, Assignment] = field(default_factory=dict)
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
+    """Assignments whose records could not be read. Carried."""
     specs: Mapping[SpecId, LaunchSpec] = field(default_factory=dict)
     sent: Mapping[ReplicaId, int] = field(default_factory=dict)
     """Sequence number of the last batch that named the replica. Carried."""

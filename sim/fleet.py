@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmgw import carry, record, table_log
-from llmgw.carry import Seed
+from llmgw.carry import Parts, Seed
 from llmgw.catalog import Catalog
 from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
@@ -151,10 +151,10 @@ class SimFleet:
         self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
 
-    def carry_over(self) -> None:
-        """Continue as new: only what is carried lives on, and lanes are abandoned."""
+    def carry_over(self, spoil: Callable[[Parts], Parts] = lambda parts: parts) -> None:
+        """Continue as new: only what is carried lives on, and lanes are abandoned. `spoil`: what becomes of it."""
         self.late += [lane for lane in self.lanes.values() if lane.is_busy]
-        parts = carry.pack(self.world, self.catalog_raw, {})
+        parts = spoil(carry.pack(self.world, self.catalog_raw, {}))
         w = self.world
         seed = Seed(
             fleet=w.fleet,
@@ -169,7 +169,7 @@ class SimFleet:
             fenced_by=w.fenced_by,
             overtaken_by=w.overtaken_by,
         )
-        self._begin(carry.unpack(seed, parts).world)
+        self._begin(carry.unpack(seed, parts, self.now_s).world)
 
     def restore(self, world: World) -> None:
         """Go on with another memory."""

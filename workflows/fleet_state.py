@@ -25,7 +25,7 @@ KEPT_VERDICTS = 20
 
 class FleetState:
     def __init__(self, seed: Seed, parts: Parts, now_s: float) -> None:
-        opened = carry.unpack(seed, parts)
+        opened = carry.unpack(seed, parts, now_s)
         self.seed = seed
         self.world: World = opened.world
         if seed.settle and opened.world.settling_since_s is None:

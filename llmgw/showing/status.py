@@ -275,6 +275,10 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         f"silent: {names_shown(silent)}" if silent else "",
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
+        *(
+            f"the carried record of {name} could not be read: {record.problem}"
+            for name, record in sorted(scene.world.unreadable.items())
+        ),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:
