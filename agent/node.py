@@ -19,7 +19,7 @@ import structlog
 
 from agent.admission import View
 from agent.census import CensusTaker
-from agent.devices import DeviceSource, device_source, with_quarantine
+from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
@@ -34,7 +34,7 @@ from agent.reports import Revisions
 from agent.settings import Settings
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
-from llmgw.wire import DiskReport, Inventory, NodeReport, Token
+from llmgw.wire import DiskReport, NodeReport, Token
 
 FIRST_LOOK_S = 1.5
 """How long a starting agent waits for the engines it found to say how they are, before it says so itself."""
@@ -69,8 +69,10 @@ class Node:
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
         self._secrets = Secrets(settings.secrets_dir, self._environ)
-        self._source: DeviceSource = device_source(settings.devices, self.machine_id, settings.node)
-        self._inventory = Inventory(complete=False, problem="devices are not read yet")
+        self._source: DeviceSource = device_source(
+            settings.devices, self.machine_id, settings.node, settings.device_memory
+        )
+        self._devices = Known()
         self._disk: DiskReport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock: IO[str] | None = None
@@ -83,7 +85,6 @@ class Node:
         """Take over what runs, and only then be ready for questions. Raises StateInUse, LedgerError, OSError."""
         self._lock = _lock_folder(self.settings.state_dir)
         self._around = self._surroundings(Prober())
-        self._inventory = await asyncio.to_thread(self._source.read, self.is_ours)
         path = self.settings.state_dir / "ledger.json"
         recovered = recover(read_ledger(path), await self.census.take(), self.boot_id, self.settings.node, self.home)
         for note in recovered.notes:
@@ -93,6 +94,7 @@ class Node:
         for record in recovered.ledger.records.values():
             self.replicas[record.replica] = self.new_replica(record)
             self.ports.hand_over(record.ports)
+        await self._look_at_devices()
         await self.ledger.save()
         for replica in tuple(self.replicas.values()):
             replica.resume()
@@ -124,7 +126,7 @@ class Node:
 
     def view(self) -> View:
         return View(
-            inventory=self._inventory,
+            inventory=self._devices.inventory,
             quarantined=self.quarantined(),
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
@@ -140,18 +142,18 @@ class Node:
             for claim in replica.record.start.claims
         }
 
-    def is_ours(self, pid: int) -> bool:
+    def whose(self, pid: int) -> Whose:
         """Whether a process belongs to a replica here: by its session, or by its mark."""
         process = process_at(pid)
         if process is None:
-            return False
+            return Whose.UNSEEN
         if process.session in {replica.record.pid for replica in self.replicas.values()}:
-            return True
+            return Whose.OURS
         with suppress(OSError):
             environ = (PROC / str(pid) / "environ").read_bytes()
             mark = read_mark(environ) if MARKER in environ else None
-            return mark is not None and mark.node == self.settings.node
-        return False
+            return Whose.OURS if mark is not None and mark.node == self.settings.node else Whose.FOREIGN
+        return Whose.FOREIGN
 
     def forget(self, replica: ReplicaId) -> None:
         """A replica proven gone: its devices are free, its ports rest. The caller saves."""
@@ -181,7 +183,7 @@ class Node:
 
     def note_head(self) -> None:
         """Something about the node itself may have changed."""
-        self.revisions.note_head(self._inventory, self.token, self.quarantined())
+        self.revisions.note_head(self._devices.inventory, self.token, self.quarantined())
 
     def report(self) -> NodeReport:
         quarantined = self.quarantined()
@@ -193,7 +195,7 @@ class Node:
             revision=self.revisions.number,
             owner=owner_of(self.token) if self.token else None,
             token=self.token,
-            inventory=with_quarantine(self._inventory, quarantined),
+            inventory=with_quarantine(self._devices.inventory, quarantined),
             replicas=tuple(
                 self.replicas[replica].report() for replica in self.revisions.known() if replica in self.replicas
             ),
@@ -221,7 +223,7 @@ class Node:
             ledger=self.ledger,
             census=self.census,
             prober=prober,
-            inventory=lambda: self._inventory,
+            devices=lambda: self._devices,
             make_task=self._make_task,
             watcher=self,
         )
@@ -256,8 +258,17 @@ class Node:
     async def _read_devices(self) -> None:
         while True:
             await asyncio.sleep(DEVICES_S)
-            self._inventory = await asyncio.to_thread(self._source.read, self.is_ours)
+            await self._look_at_devices()
             self.note_head()
+
+    async def _look_at_devices(self) -> None:
+        """One look, judged against what is ours at its beginning."""
+        claims = (claim.device for replica in self.replicas.values() for claim in replica.record.start.claims)
+        holding, before = Holding(self.whose, frozenset(claims)), self._devices
+        self._devices = await asyncio.to_thread(self._source.read, holding, before)
+        for note in self._devices.left_out:
+            if note not in before.left_out:
+                log.info("device left out", device=note)
 
     async def _keep_house(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.devices import Known
 from agent.enginelogs import EngineLogs
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerFile, Record, StopStep
@@ -33,7 +34,7 @@ from agent.readiness import (
 )
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
-from llmgw.wire import EngineState, Inventory, Refusal, ReplicaReport
+from llmgw.wire import EngineState, Refusal, ReplicaReport
 
 TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
@@ -59,7 +60,7 @@ class Surroundings:
     ledger: LedgerFile
     census: CensusTaker
     prober: Prober
-    inventory: Callable[[], Inventory]
+    devices: Callable[[], Known]
     make_task: TaskMaker
     watcher: Watcher
 
@@ -195,7 +196,7 @@ class Replica:
             port=record.port,
             extra_ports=record.extra_ports,
             weights=weights,
-            devices=around.inventory().devices,
+            ordinals=around.devices().ordinals,
         )
         rendered = render(record.start.launch, place, record.start.claims, around.environ)
         env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
