@@ -75,6 +75,8 @@ class Known:
     ordinals: Mapping[DeviceId, int] = field(default_factory=dict)
     """What engines that take numbers call a device."""
     meters: Mapping[DeviceId, Meter] = field(default_factory=dict)
+    idle_mib: Mapping[DeviceId, int] = field(default_factory=dict)
+    """Use of each device when it was last seen without a replica of ours."""
     left_out: tuple[str, ...] = ()
     """Devices that are none to run on, and why."""
 
@@ -133,7 +135,7 @@ def judge(sight: Sight, holding: Holding, before: Known, machine_id: str, sizes:
     previous = {device.id: device for device in before.inventory.devices}
     meters = {name: _meter(seen, holding) for name, seen in named.items()}
     devices = [
-        _device(name, seen, meters[name], previous.get(name), name in holding.claimed, sizes)
+        _device(name, seen, meters[name], _before(name, seen, before), name in holding.claimed, sizes)
         for name, seen in named.items()
     ]
     missing = [device for device in previous.values() if device.id not in named] if sight.problem else []
@@ -144,8 +146,19 @@ def judge(sight: Sight, holding: Holding, before: Known, machine_id: str, sizes:
         Inventory(devices=tuple(devices), complete=not sight.problem, problem=sight.problem[:300]),
         {**{d.id: before.ordinals[d.id] for d in missing if d.id in before.ordinals}, **ordinals},
         meters,
+        _idle(meters, holding, before),
         left_out,
     )
+
+
+def _idle(meters: Mapping[DeviceId, Meter], holding: Holding, before: Known) -> dict[DeviceId, int]:
+    """Without what live processes of others hold: those may come and go."""
+    now = {
+        name: meter.used_mib - meter.foreign_mib
+        for name, meter in meters.items()
+        if meter.used_mib is not None and name not in holding.claimed
+    }
+    return {**before.idle_mib, **now}
 
 
 def with_quarantine(inventory: Inventory, quarantined: dict[DeviceId, str]) -> Inventory:
@@ -187,7 +200,7 @@ def identity(device: Seen, machine_id: str) -> DeviceId:
 
 
 def _device(
-    name: DeviceId, seen: Seen, meter: Meter, before: Device | None, claimed: bool, sizes: Mapping[str, int]
+    name: DeviceId, seen: Seen, meter: Meter, before: tuple[int, int], claimed: bool, sizes: Mapping[str, int]
 ) -> Device:
     foreign, baseline = _held_by_others(seen, meter, before, claimed)
     return Device(
@@ -196,12 +209,20 @@ def _device(
         kind=seen.kind,
         vendor=seen.vendor,
         memory_mib=sizes.get(name, sizes.get(seen.kind, seen.total_mib)),
-        foreign_mib=stepped(foreign, before.foreign_mib if before else 0),
-        baseline_mib=stepped(baseline, before.baseline_mib if before else 0),
+        foreign_mib=stepped(foreign, before[0]),
+        baseline_mib=stepped(baseline, before[1]),
         foreign_processes=(meter.foreign if claimed else (*meter.foreign, *meter.unseen))[:_MAX_NAMED],
         health=DeviceHealth.BAD if seen.sickness else DeviceHealth.OK,
         reason=seen.sickness[:300],
     )
+
+
+def _before(name: DeviceId, seen: Seen, before: Known) -> tuple[int, int]:
+    """(foreign, baseline) as last told; where nothing was, as the device was before the engine that is on it."""
+    for device in before.inventory.devices:
+        if device.id == name:
+            return device.foreign_mib, device.baseline_mib
+    return 0, stepped(before.idle_mib.get(name, 0) + seen.reserved_mib, 0)
 
 
 def _meter(seen: Seen, holding: Holding) -> Meter:
@@ -222,11 +243,10 @@ def _in_words(user: User) -> str:
     return f"pid {user.pid} ({user.name[-60:]})" if user.name else f"pid {user.pid}"
 
 
-def _held_by_others(seen: Seen, meter: Meter, before: Device | None, claimed: bool) -> tuple[int, int]:
+def _held_by_others(seen: Seen, meter: Meter, before: tuple[int, int], claimed: bool) -> tuple[int, int]:
     """(foreign, baseline). What no process tells of, while a replica is on the device, is taken to be the replica's."""
     if claimed or seen.used_mib is None:
-        known = before.baseline_mib if before is not None else seen.reserved_mib
-        return meter.foreign_mib, known
+        return meter.foreign_mib, before[1]
     rest = max(0, seen.used_mib - meter.told_mib)
     if meter.untold or rest > max(BASELINE_MIB, BASELINE_SHARE * (seen.total_mib or 0)):
         return seen.used_mib, seen.reserved_mib

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import IO
 import structlog
 
 from agent.admission import View
-from agent.census import CensusTaker
+from agent.census import CensusTaker, SharedLook
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
@@ -62,6 +62,7 @@ class Node:
         self.replicas: dict[ReplicaId, Replica] = {}
         self.ports = Ports(settings.first_port, settings.last_port)
         self.census = CensusTaker()
+        self.device_looks = SharedLook(self._look_at_devices, "devices")
         self.logs = EngineLogs(settings.state_dir / "logs", settings.log_limit_mib)
         self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
         self.revisions = Revisions()
@@ -94,7 +95,9 @@ class Node:
         for record in recovered.ledger.records.values():
             self.replicas[record.replica] = self.new_replica(record)
             self.ports.hand_over(record.ports)
-        await self._look_at_devices()
+        before = {k: v for replica in self.replicas.values() for k, v in replica.record.idle_mib.items()}
+        self._devices = Known(idle_mib=before)
+        await self.device_looks.take()
         await self.ledger.save()
         for replica in tuple(self.replicas.values()):
             replica.resume()
@@ -133,8 +136,12 @@ class Node:
             secrets=self._secrets,
         )
 
+    def idle_mib(self, devices: Iterable[DeviceId]) -> dict[DeviceId, int]:
+        """Use of devices when they were last seen without a replica of ours, where that is known."""
+        return {device: self._devices.idle_mib[device] for device in devices if device in self._devices.idle_mib}
+
     def quarantined(self) -> dict[DeviceId, str]:
-        """Devices that a process surviving KILL may still hold."""
+        """Devices that a process surviving KILL, or memory that did not come back, may still hold."""
         return {
             claim.device: f"{replica.record.replica}: {replica.stuck}"[:300]
             for replica in self.replicas.values()
@@ -224,6 +231,7 @@ class Node:
             census=self.census,
             prober=prober,
             devices=lambda: self._devices,
+            look_at_devices=self.device_looks.take if self._source.changes else None,
             make_task=self._make_task,
             watcher=self,
         )
@@ -258,10 +266,10 @@ class Node:
     async def _read_devices(self) -> None:
         while True:
             await asyncio.sleep(DEVICES_S)
-            await self._look_at_devices()
+            await self.device_looks.take()
             self.note_head()
 
-    async def _look_at_devices(self) -> None:
+    async def _look_at_devices(self) -> Known:
         """One look, judged against what is ours at its beginning."""
         claims = (claim.device for replica in self.replicas.values() for claim in replica.record.start.claims)
         holding, before = Holding(self.whose, frozenset(claims)), self._devices
@@ -269,6 +277,7 @@ class Node:
         for note in self._devices.left_out:
             if note not in before.left_out:
                 log.info("device left out", device=note)
+        return self._devices
 
     async def _keep_house(self) -> None:
         while True:
