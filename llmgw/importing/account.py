@@ -49,11 +49,11 @@ class Account:
     def assume(self, at: Path, why: str) -> None:
         self._remark(Remark(at, Fate.ASSUMED, why))
 
-    def drop(self, at: Path, why: str) -> None:
+    def drop(self, at: Path, why: str, what: str = "") -> None:
         """All of `at` is lost after all, whatever was noted below it."""
         self.carried = {path for path in self.carried if path[: len(at)] != at}
         self.remarks = [remark for remark in self.remarks if remark.at[: len(at)] != at]
-        self.lose(at, why)
+        self.lose(at, why, what)
 
     def _remark(self, remark: Remark) -> None:
         if remark not in self.remarks:
@@ -168,7 +168,8 @@ class Part:
         value = self.part(key).raw
         found = whole_number(value) if isinstance(value, str) else value
         if isinstance(found, bool) or not isinstance(found, int | float) or not least <= found < _MOST:
-            return self.account.lose((*self.at, key), "no number that could be meant")
+            self.account.lose((*self.at, key), "no number that could be meant")
+            return None
         self.account.carry((*self.at, key))
         return found
 
@@ -178,7 +179,8 @@ class Part:
         if value is None or value == int(value):
             return None if value is None else int(value)
         self.account.carried.discard((*self.at, key))
-        return self.account.lose((*self.at, key), "not a whole number")
+        self.account.lose((*self.at, key), "not a whole number")
+        return None
 
     def switch(self, key: str) -> bool | None:
         """True or false; also the words that YAML 1.1 took for it."""
@@ -186,14 +188,16 @@ class Part:
             return None
         found = switch_in(self.part(key).raw)
         if found is None:
-            return self.account.lose((*self.at, key), "neither true nor false")
+            self.account.lose((*self.at, key), "neither true nor false")
+            return None
         self.account.carry((*self.at, key))
         return found
 
     def as_text(self) -> str | None:
         """The part itself as text."""
         if not isinstance(self.raw, str | int | float):
-            return self.account.lose(self.at, f"{json_kind(self.raw)} where a text belongs")
+            self.account.lose(self.at, f"{json_kind(self.raw)} where a text belongs")
+            return None
         self.account.carry(self.at)
         return self.raw if isinstance(self.raw, str) else json.dumps(self.raw)
 
@@ -218,6 +222,12 @@ class Part:
 
     def lose_all(self, why: str) -> None:
         self.account.lose(self.at, why)
+
+    def carry(self, *keys: str) -> None:
+        """`keys` say what the file is, and were read as that."""
+        for key in keys:
+            if self.has(key):
+                self.account.carry((*self.at, key))
 
     def change(self, key: str, why: str) -> None:
         if self.has(key):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmgw.checking.names import unusable
+from llmgw.checking.secrets import is_secret
 from llmgw.importing.account import Account
 from llmgw.importing.draft import CatalogDraft, ModelDraft
 from llmgw.problems import Problem, quoted
@@ -63,7 +64,16 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
                 continue
             owners[alias] = model.name
             aliases.append(alias)
-        yield _Named(model, tuple(aliases))
+        yield _Named(replace(model, metadata=dict(_harmless(model, account))), tuple(aliases))
+
+
+def _harmless(model: ModelDraft, account: Account) -> Iterator[tuple[str, str]]:
+    """Metadata without what looks like a secret, or is no text."""
+    for key, value in model.metadata.items():
+        if is_secret(value, key) or "\0" in key + value or any("\ud800" <= char <= "\udfff" for char in key + value):
+            account.lose(model.at, "it holds a secret, or characters that a catalog cannot", f"metadata {quoted(key)}")
+        else:
+            yield key, value
 
 
 def _why_not(name: str, owners: Mapping[str, str]) -> str | None:

@@ -13,11 +13,15 @@ class UnsplittableError(ValueError):
     """A quote is opened and not closed."""
 
 
+def without_comments(line: str) -> str:
+    """`line` without those of its lines that are comments."""
+    return "\n".join(text for text in line.splitlines() if not text.lstrip().startswith("#"))
+
+
 def split(line: str) -> tuple[str, ...]:
     """The arguments of `line`. Lines that are comments are left out, and a backslash joins a line to the next."""
-    kept = "\n".join(text for text in line.splitlines() if not text.lstrip().startswith("#"))
     try:
-        return tuple(shlex.split(re.sub(r"\\\r?\n", " ", kept)))
+        return tuple(shlex.split(re.sub(r"\\\r?\n", " ", without_comments(line))))
     except ValueError as error:
         raise UnsplittableError("a quote is opened and not closed") from error
 

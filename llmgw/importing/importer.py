@@ -15,6 +15,7 @@ from llmgw.importing.kinds import SOURCES, Source, documents, seen_as
 from llmgw.problems import Finding, path_text
 
 UNKNOWN = "llmgw has nothing for it"
+EMPTY = "nothing stands there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def imported(kind: str, raw: object) -> Imported | Refused:
     except TooLargeError as error:
         return Refused(Finding((), str(error), "import its parts into several fleets"))
     for at in list(account.missed(raw)):
-        account.lose(at, UNKNOWN)
+        account.lose(at, UNKNOWN if root.part(*at).raw not in (None, {}, [], "") else EMPTY)
     remarks = tuple(sorted(account.remarks, key=lambda remark: _order(raw, remark)))
     if not catalog["models"]:
         what = f"no model of this file of {source.title} can be carried over"

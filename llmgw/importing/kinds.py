@@ -27,7 +27,9 @@ class Source:
 SOURCES: Mapping[str, Source] = {
     source.kind: source
     for source in (
-        Source("gpustack", "GPUStack", gpustack.reads, gpustack.read, "a model catalog, or models as its API lists them"),
+        Source(
+            "gpustack", "GPUStack", gpustack.reads, gpustack.read, "a model catalog, or models as its API lists them"
+        ),
         Source("llama-swap", "llama-swap", llama_swap.reads, llama_swap.read, "its config.yaml, with `models:`"),
         Source("kubeai", "KubeAI", kubeai.reads, kubeai.read, "resources of kind Model, or values of chart models"),
         Source("litellm", "LiteLLM proxy", litellm.reads, litellm.read, "its config.yaml, with `model_list:`"),
@@ -65,7 +67,9 @@ NO_MODELS = "it describes no models"
 
 OTHERS: tuple[Other, ...] = (
     Other("a list of GPUStack's inference backends", lambda raw: "backend_name" in raw, NO_MODELS),
-    Other("a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} that llmgw could start"),
+    Other(
+        "a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} that llmgw could start"
+    ),
     Other("a router's list of endpoints", lambda raw: "static_backends" in raw, f"{NO_MODELS} that llmgw could start"),
     Other("a scaler of AIBrix", _kind("PodAutoscaler"), NO_MODELS),
     Other("a resource of AIBrix", _api("aibrix.ai"), NOT_READ),

@@ -80,7 +80,7 @@ class Launch:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             self._lose((at,), "no name that a variable can have")
         elif name in DEVICE_VARIABLES:
-            self._pin(value, at)
+            self._pin(name, value, at)
         elif is_secret(value, name) or (is_secret_name(name) and unfillable(value)):
             self.secret(name, at, "a secret: the catalog names it; give its value to the agents")
         elif (why := unfillable(value)) is not None:
@@ -88,9 +88,7 @@ class Launch:
         else:
             self.env[name] = value
 
-    def secret(
-        self, variable: str, at: Path, why: str, name: str | None = None, *, alone: bool = True
-    ) -> None:
+    def secret(self, variable: str, at: Path, why: str, name: str | None = None, *, alone: bool = True) -> None:
         """Name a secret that stood, or was named, at `at`."""
         self.secrets[variable] = name or re.sub(r"[^a-z0-9]+", "-", variable.casefold()).strip("-") or "secret"
         if alone:
@@ -107,13 +105,13 @@ class Launch:
             self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
         return Devices(count, kind, memory)
 
-    def _pin(self, value: str, at: Path) -> None:
+    def _pin(self, name: str, value: str, at: Path) -> None:
         listed = [item for item in value.split(",") if item.strip()]
         hides = value.strip() in HIDING_VALUES or unfillable(value) is not None
         self.pinned = 0 if hides else len(listed)
         self.account.carried.discard(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
-        self.account.change(at, f"the plane chooses the devices: {how_many}", str(at[-1]) if at else "")
+        self.account.change(at, f"the plane chooses the devices: {how_many}", name)
 
     def lose(self, given: Given, why: str) -> None:
         self._lose(given.places, why, given.option.flag, alone=given.alone)
@@ -168,7 +166,7 @@ def _names_in(row: EngineRow, value: str) -> Iterator[str]:
 def _secret(launch: Launch, given: Given) -> bool:
     option = given.option
     named = bool(option.values) and (is_secret(option.value, option.flag) or _names_secret(option))
-    if not named and not any(is_secret(item) for item in option.items):
+    if not named and not any(_holds_secret(launch.row, item) for item in option.items):
         return False
     variable = _KEY_VARIABLES.get(launch.row.name)
     if option.flag == "--api-key" and variable is not None:
@@ -177,6 +175,12 @@ def _secret(launch: Launch, given: Given) -> bool:
     else:
         launch.lose(given, "a secret in clear text has no place in a catalog")
     return True
+
+
+def _holds_secret(row: EngineRow, item: str) -> bool:
+    """`hf_…` anywhere, and `HF_TOKEN=…` among the arguments of a command."""
+    name, equals, value = item.partition("=")
+    return is_secret(item) or (row.name == "command" and bool(equals) and is_secret(value, name))
 
 
 def _names_secret(option: Option) -> bool:
@@ -217,7 +221,26 @@ def _takes_weights(launch: Launch, text: str) -> bool:
     return True
 
 
-RULES: tuple[Rule, ...] = (_end_of_options, _owned, _secret, _not_to_be_filled, _weights_first, _weights_named)
+def _chosen_devices(launch: Launch, given: Given) -> bool:
+    """llama.cpp's `--device CUDA0,CUDA1`, which counts the machine's devices."""
+    option = given.option
+    if launch.row.name != "llama.cpp" or option.flag not in ("-dev", "--device", "-mg", "--main-gpu"):
+        return False
+    if option.flag in ("-dev", "--device"):
+        launch.pinned = 0 if option.value == "none" else len([name for name in option.value.split(",") if name])
+    launch.change(given, "the plane chooses the devices")
+    return True
+
+
+RULES: tuple[Rule, ...] = (
+    _end_of_options,
+    _owned,
+    _secret,
+    _not_to_be_filled,
+    _chosen_devices,
+    _weights_first,
+    _weights_named,
+)
 
 
 # --- what arguments say --------------------------------------------------------------------------------------------
@@ -234,13 +257,27 @@ _SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
 
 
 def spread_of(row: EngineRow, args: Sequence[str]) -> int:
-    """How many devices the arguments spread an engine over; 1 where they do not say."""
+    """How many devices the arguments spread an engine over; 1 where they do not say, 0 where they say the CPU."""
     given = [(flag_of(option.flag, row), option.value) for option in options(args)]
+    if row.name == "command":
+        return int(any(flag in ("--gpus", "--device") for flag, _ in given))
+    if row.name == "llama.cpp":
+        return _llama_devices(dict(given))
+    if ("--device", "cpu") in given:
+        return 0
     sizes = (
         next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
         for flags in _SPREADING.get(row.name, ())
     )
     return min(prod(sizes), 1024)
+
+
+def _llama_devices(given: Mapping[str, str]) -> int:
+    """By `--tensor-split 3,1`, and by `-ngl 0`, which keeps every layer on the CPU."""
+    if any(given.get(flag) == "0" for flag in ("-ngl", "--gpu-layers", "--n-gpu-layers")):
+        return 0
+    split = given.get("-ts") or given.get("--tensor-split") or "1"
+    return min(max(1, len([share for share in re.split("[,/]", split) if share.strip() not in ("", "0")])), 1024)
 
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", re.ASCII)

@@ -3,7 +3,10 @@
 import re
 
 _MEMORY = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[KMGT]i?)?B?")
-_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_SWITCHES = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
 
 
 def whole_number(text: str) -> float | None:

@@ -7,6 +7,7 @@ from llmgw.importing.account import Part
 from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft
 from llmgw.importing.kubernetes import A_CONTAINER
 from llmgw.importing.launching import Launch, launch_of, source_of
+from llmgw.problems import quoted
 
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llama.cpp"}
 
@@ -81,9 +82,11 @@ def _offered(entry: Part) -> Iterator[ModelDraft]:
     for part in entry.items():
         if part.key.startswith("."):
             part.lose_all("an anchor of YAML: its value is counted where it is used")
-    profiles = [profile for spec in entry.part("specs").items() for profile in _profile(spec)]
+    whys: list[str] = []
+    profiles = [profile for spec in entry.part("specs").items() for profile in _profile(spec, whys)]
     if name is None or not profiles:
-        entry.account.drop(entry.at, "none of its specs can be launched" + ("" if name else ", and it has no name"))
+        why = f"none of its specs can be launched: {'; '.join(dict.fromkeys(whys)) or 'it has none'}"
+        entry.account.drop(entry.at, why if name else "it has no name", quoted(name or ""))
         return
     entry.account.assume(entry.at, "replicas {min: 0, max: 1}: the list says what may run; it sleeps until asked for")
     yield ModelDraft(entry.at, name, tuple(profiles), (), 0, 1, metadata=_metadata(entry))
@@ -93,11 +96,13 @@ def _metadata(part: Part) -> dict[str, str]:
     return {key: value for key in METADATA_FIELDS if (value := part.whole_as_json(key)) is not None}
 
 
-def _profile(spec: Part) -> Iterator[ProfileDraft]:
+def _profile(spec: Part, whys: list[str]) -> Iterator[ProfileDraft]:
+    """None where it cannot be launched: `whys` then has one more."""
     spec.lose_each({**SPEC, "categories": "they stand with the model"})
     launch, why = _launched(spec)
     if launch is None:
         spec.account.drop(spec.at, why)
+        whys.append(why)
         return
     mode, quantization = spec.text("mode"), spec.text("quantization")
     yield ProfileDraft(
@@ -170,7 +175,7 @@ def _deployed(entry: Part) -> Iterator[ModelDraft]:
     entry.lose_each(SPEC)
     launch, why = _launched(entry)
     if launch is None or name is None:
-        entry.account.drop(entry.at, why if name is not None else "it has no name")
+        entry.account.drop(entry.at, why if name is not None else "it has no name", quoted(name or ""))
         return
     replicas = entry.whole("replicas")
     count = 1 if replicas is None else min(replicas, 10_000)

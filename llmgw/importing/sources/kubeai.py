@@ -36,8 +36,7 @@ def is_model(raw: Mapping[str, object]) -> bool:
 def read(document: Part) -> CatalogDraft:
     if document.has("catalog"):
         return CatalogDraft(tuple(_chart(document)))
-    document.lose("apiVersion", CLUSTER_ONLY)
-    document.lose("kind", CLUSTER_ONLY)
+    document.carry("apiVersion", "kind")
     document.part("metadata").lose_each(METADATA)
     document.lose("status", CLUSTER_ONLY)
     name = document.part("metadata").text("name")
@@ -93,7 +92,10 @@ def _launched(spec: Part) -> tuple[Launch | None, str]:
     engine, url = spec.text("engine"), spec.text("url")
     if (row := ENGINES.get(engine or "")) is None:
         known = ", ".join(ENGINES)
-        return None, f"llmgw has no engine like KubeAI's {engine or 'default'} (it knows {known}): add it as a command"
+        return (
+            None,
+            f"llmgw has no engine like KubeAI's {engine or 'default'} (it knows {known}): write it as a command",
+        )
     weights = source_of(url or "", hub=False)
     if url is None or weights is None:
         scheme = (url or "").partition("://")[0][:20] or "nothing"

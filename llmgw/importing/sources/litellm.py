@@ -1,7 +1,7 @@
-"""LiteLLM's proxy: public names and the endpoints behind them. It launches nothing, so how to launch is seldom there."""
+"""LiteLLM's proxy: public names and the endpoints behind them. It starts nothing, so how to launch is seldom said."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -11,11 +11,22 @@ from llmgw.importing.launching import source_of
 from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
 
-SELF_HOSTED = frozenset(
-    "hosted_vllm vllm openai custom_openai openai_like text-completion-openai ollama ollama_chat lm_studio llamafile "
-    "xinference infinity huggingface triton docker_model_runner lemonade llama.cpp".split()
-)
-"""Providers that may be a machine of one's own: with an api_base that is."""
+OWN_ALWAYS = frozenset({"hosted_vllm", "vllm", "ollama", "ollama_chat", "lm_studio", "llamafile", "xinference"})
+"""Providers that are a machine of one's own."""
+
+SELF_HOSTED = OWN_ALWAYS | {
+    "openai",
+    "custom_openai",
+    "openai_like",
+    "text-completion-openai",
+    "infinity",
+    "huggingface",
+    "triton",
+    "docker_model_runner",
+    "lemonade",
+    "llama.cpp",
+}
+"""Providers that may be one: with an api_base of a private network."""
 
 TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
 
@@ -127,8 +138,7 @@ def _not_ours(name: str, model: str, params: Part) -> str | None:
     if "*" in name or "*" in model:
         return "a wildcard stands for names that are not known here: llmgw publishes named models"
     provider, _ = _divided(model)
-    own = provider in ("hosted_vllm", "vllm", "ollama", "ollama_chat", "lm_studio", "llamafile", "xinference")
-    if _is_own(base) or (own and (not base or base.startswith("os.environ/"))):
+    if _is_own(base) or (provider in OWN_ALWAYS and (not base or base.startswith("os.environ/"))):
         return None
     return "an endpoint of somebody else's: llmgw publishes what it starts, and nothing else"
 
@@ -183,11 +193,7 @@ def _profile(backend: _Backend, document: Part) -> ProfileDraft:
     if backend.provider in ("hosted_vllm", "vllm") and weights is not None:
         why = "vllm on 1 whole device: the file does not say how it is launched"
         document.account.assume(backend.at, why)
-        return ProfileDraft(
-            backend.at, "vllm", "vllm", devices=Devices(1), weights=weights, weight=backend.weight
-        )
+        return ProfileDraft(backend.at, "vllm", "vllm", devices=Devices(1), weights=weights, weight=backend.weight)
     why = "the file does not say how it is launched: fill in `command` and devices, then set replicas (0 until then)"
     document.account.assume(backend.at, why)
     return ProfileDraft(backend.at, "main", "command", command=TO_FILL_IN, weight=backend.weight)
-
-

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from llmgw.importing.account import Part
-from llmgw.importing.commands import Started, UnsplittableError, split, started
+from llmgw.importing.commands import Started, UnsplittableError, split, started, without_comments
 from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft, identifier
 from llmgw.importing.launching import Launch, launch_of
 from llmgw.importing.macros import Macros, unused
 from llmgw.placeholders import PORT, placeholder
+from llmgw.problems import Path
 
 A_ROUTER_S = "llmgw's routers have settings of their own, in docs/processes.md"
 UNCHANGED = "requests are passed on unchanged"
@@ -75,7 +76,7 @@ def read(document: Part) -> CatalogDraft:
     common = _common(document)
     models: list[ModelDraft] = []
     engines: dict[str, Mapping[str, object]] = {}
-    used: set = set()
+    used: set[Path] = set()
     for entry in document.part("models").items():
         macros = common.macros.within(entry.part("macros"), MODEL_ID=entry.key, PORT=placeholder(PORT))
         for model in _model(entry, common, macros, engines):
@@ -87,7 +88,7 @@ def read(document: Part) -> CatalogDraft:
     return CatalogDraft(tuple(models), engines)
 
 
-def _note_macros(document: Part, used: set) -> None:
+def _note_macros(document: Part, used: set[Path]) -> None:
     for at in used:
         document.account.carry(at)
     for macro in unused(document.part("macros"), used):
@@ -125,8 +126,10 @@ def _common(document: Part) -> _Common:
 
 def _names(entry: Part) -> tuple[str, ...]:
     aliases = entry.part("aliases").raw
-    return (entry.key, *(alias for alias in aliases if isinstance(alias, str))) if isinstance(aliases, list) else (
-        entry.key,
+    return (
+        (entry.key, *(alias for alias in aliases if isinstance(alias, str)))
+        if isinstance(aliases, list)
+        else (entry.key,)
     )
 
 
@@ -135,7 +138,7 @@ def _model(
 ) -> Iterator[ModelDraft]:
     entry.lose_each(MODEL)
     try:
-        argv = split(macros.fill(entry.text("cmd") or ""))
+        argv = split(macros.fill(without_comments(entry.text("cmd") or "")))
     except UnsplittableError as error:
         entry.account.drop(entry.at, f"its cmd cannot be read: {error}")
         return
@@ -146,7 +149,9 @@ def _model(
     if begun.note:
         entry.account.change((*entry.at, "cmd"), begun.note)
     launch = _launch(begun, entry, macros)
-    if begun.engine == "command" and not any(placeholder(PORT) in item for item in (*launch.args, *launch.env.values())):
+    if begun.engine == "command" and not any(
+        placeholder(PORT) in item for item in (*launch.args, *launch.env.values())
+    ):
         entry.account.drop(entry.at, f"nothing tells the command its port: put {placeholder(PORT)} into it")
         return
     engine = _checked_at(entry, begun.engine, engines)
@@ -186,9 +191,7 @@ def _checked_at(entry: Part, engine: str, engines: dict[str, Mapping[str, object
     return name
 
 
-def _drafted(
-    entry: Part, common: _Common, macros: Macros, begun: Started, launch: Launch, engine: str
-) -> ModelDraft:
+def _drafted(entry: Part, common: _Common, macros: Macros, begun: Started, launch: Launch, engine: str) -> ModelDraft:
     names = _names(entry)
     least = 1 if common.preloaded & set(names) else 0
     is_command = begun.engine == "command"
@@ -215,19 +218,18 @@ def _drafted(
         least,
         1,
         next((common.priorities[name] for name in names if name in common.priorities), None),
-        _idle(entry, common) if least == 0 else _kept(entry),
+        _idle(entry, common, least),
         _metadata(entry, macros),
     )
 
 
-def _idle(entry: Part, common: _Common) -> float | None:
+def _idle(entry: Part, common: _Common, least: int) -> float | None:
     """`ttl`: seconds, 0 never, -1 as for all."""
+    if least:
+        entry.change("ttl", "it is loaded at the start, and kept running always")
+        return None
     ttl = entry.number("ttl", least=-1)
     return common.idle_s if ttl is None or ttl == -1 else ttl or None
-
-
-def _kept(entry: Part) -> None:
-    entry.change("ttl", "it is loaded at the start, and kept running always")
 
 
 def _metadata(entry: Part, macros: Macros) -> dict[str, str]:

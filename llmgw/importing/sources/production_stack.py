@@ -1,6 +1,5 @@
 """vLLM production-stack: the values of its Helm chart (`servingEngineSpec.modelSpec`)."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
@@ -81,7 +80,7 @@ ELSEWHERE: Mapping[str, str] = {
     "cacheserverSpec": "a cache server is no model: llmgw does not run one",
     "sharedStorage": NO_VOLUMES,
     "loraController": "adapters cannot be loaded on demand",
-    "loraAdapters": "an adapter cannot be a public name of its base model: llmgw's routers write the model's name alone",
+    "loraAdapters": "an adapter cannot be a public name of its base model: routers write the model's name alone",
 }
 
 ENGINE_WIDE: Mapping[str, str] = {
@@ -222,5 +221,3 @@ def _token(launch: Launch, spec: Part) -> None:
         launch.secret("HF_TOKEN", token.at, "give the secret's value to the agents", name)
     else:
         launch.secret("HF_TOKEN", token.at, "a secret in clear text: give it to the agents under the name hf-token")
-
-

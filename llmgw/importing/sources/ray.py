@@ -62,8 +62,8 @@ def read(document: Part) -> CatalogDraft:
 
 
 def _models(part: Part) -> Iterator[ModelDraft]:
-    if part.raw and part.is_mapping and part.peek("kind") == "RayService":
-        part.lose_each({"apiVersion": CLUSTER_ONLY, "kind": CLUSTER_ONLY})
+    if part.peek("kind") == "RayService":
+        part.carry("apiVersion", "kind")
         part.part("metadata").lose_each({**METADATA, "name": CLUSTER_ONLY})
         part.part("spec").lose("rayClusterConfig", NO_RAY)
         for key in ("serviceUnhealthySecondThreshold", "deploymentUnhealthySecondThreshold"):
@@ -209,7 +209,13 @@ def _older(part: Part) -> Iterator[ModelDraft]:
     if workers is not None and workers > 1 and "--tensor-parallel-size" not in launch.args:
         launch.args += ["--tensor-parallel-size", str(workers)]
     devices = launch.devices(min(count, 1024) if workers or each is not None else None)
-    yield _model(part, name, launch, _kind_of_worker(devices, scaling.part("resources_per_worker")), part.part("deployment_config"))
+    yield _model(
+        part,
+        name,
+        launch,
+        _kind_of_worker(devices, scaling.part("resources_per_worker")),
+        part.part("deployment_config"),
+    )
 
 
 def _kind_of_worker(devices: Devices | None, resources: Part) -> Devices | None:
@@ -222,5 +228,3 @@ def _kind_of_worker(devices: Devices | None, resources: Part) -> Devices | None:
         resource.account.change(resource.at, "the kind of device is in the name; the number means nothing")
         devices = devices_named(kind.replace("_", "-"), devices.count)
     return devices
-
-
