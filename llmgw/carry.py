@@ -98,7 +98,8 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
                 "models": [_plain(m) for m in world.table.models.values()],
                 "endpoints": [_plain(e) for e in world.table.endpoints.values()],
                 "routers": {
-                    k: _plain(replace(v, draining=frozenset(), asked_s=None)) for k, v in world.routers.items()
+                    k: _plain(replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None))
+                    for k, v in world.routers.items()
                 },
             }
         ),

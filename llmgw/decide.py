@@ -18,6 +18,7 @@ from llmgw import (
     pushing,
     stopping,
     waits,
+    waking,
 )
 from llmgw.draft import Draft
 from llmgw.ids import NodeId, RouterId
@@ -41,6 +42,7 @@ def decide(world: World, now_s: float) -> Plan:
     draft = Draft.over(after, now_s, seen, holding.reason(after, seen, now_s))
     evidence.weigh(draft)
     adoption.adopt(draft)
+    waking.settle(draft)
     filling.fill(draft)
     routes = endpoints.routes(draft)
     revision = world.table_revision + bool(routes.change)
