@@ -96,7 +96,10 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
             {
                 "models": [plain(m) for m in world.table.models.values()],
                 "endpoints": [plain(e) for e in world.table.endpoints.values()],
-                "routers": {k: plain(replace(v, draining=frozenset(), asked_s=None)) for k, v in world.routers.items()},
+                "routers": {
+                    k: plain(replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None))
+                    for k, v in world.routers.items()
+                },
             }
         ),
         rest=_zip(
