@@ -83,6 +83,21 @@ def usable_url(url: str) -> str:
 Url = Annotated[StrictStr, AfterValidator(usable_url)]
 
 
+def router_address(url: str) -> str:
+    """A router's address: an http(s) base URL, or `unix:///PATH` or `file:///PATH` for kinds that are told so."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("unix", "file"):
+        return usable_url(url)
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError("an address has no blanks or control characters")
+    if parts.netloc or not parts.path.startswith("/") or parts.path == "/" or parts.query or parts.fragment:
+        raise ValueError(f"must be an absolute path, such as {parts.scheme}:///run/router")
+    return url
+
+
+RouterAddress = Annotated[StrictStr, AfterValidator(router_address)]
+
+
 # --- the fleet -----------------------------------------------------------------------------------------------------
 
 
@@ -128,10 +143,12 @@ class Router(Part):
 
     id: Annotated[RouterId, Strict(), Field(pattern=IDENTIFIER)]
     """Name of the router."""
-    url: Url
-    """Base URL of its control API."""
+    url: RouterAddress
+    """Where it is told: its base URL, socket or file, as its kind says (docs/routers.md)."""
     kind: Identifier = "native"
-    """Which sink speaks to it."""
+    """What it is: native, haproxy, envoy, smg, smg-file, llm-d, production-stack or prometheus."""
+    settings: dict[Identifier, Text] = {}
+    """What its kind needs beside the address (docs/routers.md)."""
 
 
 # --- engines -------------------------------------------------------------------------------------------------------

@@ -54,14 +54,13 @@ def check(
     lines: Lines | None = None,
     *,
     limit_bytes: int = MAX_PLAIN_BYTES,
-    router_kinds: frozenset[str] = frozenset({"native"}),
 ) -> Checked:
     """Judge `raw` (JSON types; anything else is a problem, not an error).
 
     `lines` gives positions in the source. `limit_bytes` bounds the canonical JSON: `catalog.MAX_PLAIN_BYTES`, or
-    `MAX_COMPRESSED_BYTES` for a catalog that came compressed. `router_kinds` are the sinks there are.
+    `MAX_COMPRESSED_BYTES` for a catalog that came compressed.
     """
-    sent = Sent(raw, lines or {}, router_kinds)
+    sent = Sent(raw, lines or {})
     catalog, found = _shaped(raw)
     found += [finding for rule in FLEET_RULES for finding in rule(sent)]
     found += _model_by_model(raw)
