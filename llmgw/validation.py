@@ -98,7 +98,7 @@ def _model_by_model(raw: object) -> Iterator[Finding]:
 
 
 def _by_model_rules(raw: object) -> Iterator[Finding]:
-    sent = Sent(raw, {}, frozenset())
+    sent = Sent(raw, {})
     for rule in MODEL_RULES:
         yield from rule(sent)
 
