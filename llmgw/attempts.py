@@ -5,7 +5,7 @@ row, at most 300 s. After `max_attempts` in a row a profile is given up until it
 restarts or wakes the model, unless it serves elsewhere. Failures of what the catalog no longer describes do not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llmgw.catalog import Model
 from llmgw.ids import Fingerprint, ModelName
@@ -22,8 +22,15 @@ KEPT = 50
 def counted(world: World, model: Model, known: Sequence[Failure]) -> tuple[Failure, ...]:
     """Failures that still count: of the model as it is now, after its last restart or wake."""
     since_s = max(world.wishes.restarts.get(model.name, 0.0), world.wishes.wakes.get(model.name, 0.0))
-    current = {} if world.catalog is None else fingerprints(world.catalog).of.get(model.name, {})
+    current = described(world, model.name)
     return tuple(f for f in known if f.at_s > since_s and f.fingerprint in current)
+
+
+def described(world: World, model: ModelName) -> Collection[Fingerprint]:
+    """Fingerprints of the model as it is in force, and as it served last while that rolls."""
+    kept = world.good.get(model)
+    current = {} if world.catalog is None else fingerprints(world.catalog).of.get(model, {})
+    return current if kept is None else {*current, *fingerprints(kept).of[model]}
 
 
 def due_s(failure: Failure) -> float:
@@ -58,7 +65,7 @@ def forgotten_s(world: World, failure: Failure, model: ModelName) -> float | Non
     if world.catalog is None:
         return None
     found = world.catalog.model(model)
-    if found is None or failure.fingerprint not in fingerprints(world.catalog).of[model]:
+    if found is None or failure.fingerprint not in described(world, model):
         return failure.at_s
     if failure.attempt >= world.catalog.policy.max_attempts:
         return None

@@ -105,6 +105,8 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
                 "failures": {k: [plain(f) for f in v] for k, v in world.failures.items()},
                 "known": {k: plain(v) for k, v in world.known.items()},
                 "unclaimed": {str(k): v for k, v in world.unclaimed.items()},
+                "good": {k: good.model_dump(mode="json", exclude_defaults=True) for k, good in world.good.items()},
+                "published_s": {str(k): v for k, v in world.published_s.items()},
                 "resting": {k: [plain(p) for p in v] for k, v in world.resting.items()},
                 "waiting": {k: plain(v) for k, v in world.waiting.items()},
                 "inbox": [plain(i) for i in world.inbox],
@@ -145,6 +147,8 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
             k: tuple(reader.each(Failure, v, f"failures of {k}")) for k, v in (rest.get("failures") or {}).items()
         },
         next_replica=seed.next_replica,
+        good=dict(reader.values(Catalog, rest.get("good"), "last good version of")),  # type: ignore[arg-type]
+        published_s=dict(rest.get("published_s") or {}),
         resting={
             k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
             for k, v in (rest.get("resting") or {}).items()

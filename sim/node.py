@@ -69,6 +69,8 @@ class SimNode:
     """Every start that was ever accepted, in order."""
     crash_starts: bool = False
     """Every engine exits while it loads."""
+    crash_args: frozenset[str] = frozenset()
+    """So does every engine that is started with one of these arguments."""
     refuses: RefusalCode | None = None
     """Every start is refused with this code."""
 
@@ -91,7 +93,7 @@ class SimNode:
                 del self.engines[replica]
                 self.revision += 1
             elif engine.state is EngineState.STARTING and now_s >= engine.ready_at_s:
-                if self.crash_starts:
+                if self.crash_starts or self.crash_args & set(engine.start.launch.argv):
                     self.crash(replica)
                 else:
                     engine.state, engine.was_ready = EngineState.READY, True
