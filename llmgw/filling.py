@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, demand, placement, rolling
+from llmgw import attempts, crashes, demand, placement, rolling
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.evidence import is_proof, never_begun
@@ -14,6 +14,7 @@ from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.launches import launch_of
 from llmgw.placement import NoSpot
 from llmgw.rolling import Version
+from llmgw.sentences import names_shown
 from llmgw.world import Assignment, Failure, Part, StopCause
 
 MAX_STARTS = 100
@@ -32,6 +33,7 @@ def fill(draft: Draft) -> None:
         return
     groups = by_model(draft.sorted_assignments())
     ground = Ground.of(draft)
+    crashing = frozenset(crashes.crashing_nodes(draft))
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         alive = [
             a for a in groups.get(model.name, ()) if not (a.unreadable or (a.stop is not None and a.stop.commanded))
@@ -40,7 +42,7 @@ def fill(draft: Draft) -> None:
             _hold(draft, model, alive)
         else:
             there = Counter(a.node for a in groups.get(model.name, ()))
-            _Filling(draft, catalog, ground, model, there, rolling.version(draft, model)).run(alive)
+            _Filling(draft, catalog, ground, model, there, rolling.version(draft, model), crashing).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -92,6 +94,8 @@ class _Filling:
     model: Model
     there: Counter[NodeId]
     version: Version
+    crashing: frozenset[NodeId]
+    """Nodes on which many models failed."""
 
     @property
     def subject(self) -> str:
@@ -165,12 +169,15 @@ class _Filling:
             profile = version.model.profiles[index]
             if (lost := self._given_up(failures, print_)) is not None:
                 last = f"last: {lost.text}{_last_line(lost)}"
-                words.append(f"given up: {profile.name} failed {lost.attempt} times in a row, {last}")
+                how = attempts.how_given_up(failures, lost, self.catalog.policy.max_attempts)
+                words.append(f"given up: {profile.name} {how}, {last}")
                 continue
             tried.append(profile)
-            spot = placement.find(self.ground, profile, models_there=self.there, avoid=avoid, never=never)
+            left_out = never | self.crashing
+            spot = placement.find(self.ground, profile, models_there=self.there, avoid=avoid, never=left_out)
             if isinstance(spot, NoSpot):
-                words.append(f"{profile.name} {spot.text}")
+                crashing = f" (left out for crashes: {names_shown(sorted(self.crashing))})" if self.crashing else ""
+                words.append(f"{profile.name} {spot.text}{crashing}")
             elif launch_of(version.catalog, version.model, profile, spot.vendor)[1] is None:
                 words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
             else:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from llmgw import rolling
+from llmgw import crashes, rolling
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, NodeId
 from llmgw.world import Scale, Wishes
@@ -19,6 +19,7 @@ def without(draft: Draft) -> Wishes:
         tasks=tuple(t for t in before.tasks if t.node not in left),
         scales=_in_time(before.scales, draft.now_s),
         confirmed_lost={k: v for k, v in before.confirmed_lost.items() if not _is_heard(draft, k)},
+        trusted={k: s for k, s in before.trusted.items() if draft.now_s < s + crashes.WINDOW_S},
         promoted=rolling.tidied(world, before.promoted),
         reverted=rolling.tidied(world, before.reverted),
         takeover_s=None if world.fenced_by is not None else before.takeover_s,

@@ -131,7 +131,8 @@ def _why_back(draft: Draft, in_force: Version) -> str:
         return ""
     last = max(found, key=lambda f: f.at_s)
     line = f"; last log line: {last.log_tail[-1]}" if last.log_tail else ""
-    return f"the new version failed {last.attempt} times in a row, last: {last.text}{line}"
+    how = attempts.how_given_up(failures, last, policy.max_attempts)
+    return f"the new version {how}, last: {last.text}{line}"
 
 
 # --- canaries ------------------------------------------------------------------------------------------------------

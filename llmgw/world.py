@@ -286,6 +286,8 @@ class Wishes:
     leaving: Mapping[NodeId, Node] = field(default_factory=dict)
     """Removed while they hold something: observed, emptied, then forgotten."""
     confirmed_lost: Mapping[NodeId, float] = field(default_factory=dict)
+    trusted: Mapping[NodeId, float] = field(default_factory=dict)
+    """Since when a node's crashes count again: an operator has mended it."""
     promoted: Mapping[ModelName, str] = field(default_factory=dict)
     """The version (`llmgw.rolling`) that need not be a canary any more."""
     reverted: Mapping[ModelName, str] = field(default_factory=dict)

@@ -23,6 +23,7 @@ MENDS: Mapping[str, str] = {
     "hold": "It goes on by itself when the plane acts again.",
     "draining": "It goes on by itself then; until then, wanting the replica again takes the stop back.",
     "stuck": "If it still does not end, its devices are put out of use and the rest of the node goes on.",
+    "crashes": "Then it takes replicas again, or at once with `llmgw uncordon {name}`.",
     "canary": "`llmgw promote {name}` goes on at once, `llmgw revert {name}` brings the last good version back.",
     "rolled_back": "An edit of the model, or `llmgw restart {name}`, tries the new version again.",
     "unreadable": "`llmgw restart {name}` stops it, and its model starts another if it wants one.",
