@@ -47,6 +47,7 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
 LASTING = frozenset(
     {
         "brake",
+        "crashes",
         "failed",
         "foreign",
         "lost",

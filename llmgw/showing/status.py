@@ -289,6 +289,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
             f"the carried record of {name} could not be read: {record.problem}"
             for name, record in sorted(scene.world.unreadable.items())
         ),
+        *(f"not carried over, for its size: {text}" for text in recent.shed),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:
