@@ -128,7 +128,8 @@ def read_assignments(
     for name, kept in reader.values(Unreadable, part.get("unreadable"), "unreadable record"):
         assignment, _ = attempt(Assignment, kept.raw)
         present = found.get(ReplicaId(name))
-        if assignment is None or (present is not None and present.stop is not None):
+        began = present is not None and present.stop is not None
+        if assignment is None or (began and assignment.stop is None):
             unreadable[name] = kept
         else:
             found[assignment.replica] = assignment

@@ -92,7 +92,7 @@ def what_cannot_be_read_is_left_as_it_is(fleet: SimFleet) -> None:
     """Nobody but an operator ends a replica whose record could not be read."""
     for replica, assignment in fleet.world.assignments.items():
         by_people = (StopCause.RESTART, StopCause.REMOVED, StopCause.FLEET_ENDS)
-        if assignment.unreadable and assignment.stop is not None:
+        if assignment.unreadable and assignment.stop is not None and replica not in fleet.seen.commanded:
             assert assignment.stop.cause in by_people, f"{replica} is stopped ({assignment.stop.cause})"
 
 
@@ -166,9 +166,9 @@ ALL = (
     only_ready_replicas_are_published,
     no_port_leads_to_another_replica,
     every_start_happens_once,
+    what_cannot_be_read_is_left_as_it_is,
     nothing_stops_before_traffic_has_left,
     what_is_called_gone_is_gone,
-    what_cannot_be_read_is_left_as_it_is,
     what_serves_is_not_given_up_by_choice,
 )
 """At every moment."""
