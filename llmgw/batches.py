@@ -144,6 +144,7 @@ def for_router(world: World, log: Sequence[Step], id_: RouterId) -> PublishCall 
         token=next_token(world),
         revision=world.table_revision,
         delta=delta,
+        settings=router.settings,
     )
 
 

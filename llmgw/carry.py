@@ -119,7 +119,10 @@ def _assignments(state: State) -> dict[str, object]:
 
 def _routes(state: State) -> dict[str, object]:
     world = state.world
-    routers = {k: replace(v, draining=frozenset(), asked_s=None) for k, v in world.routers.items()}
+    routers = {
+        k: replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None)
+        for k, v in world.routers.items()
+    }
     return {
         "models": [plain(m) for m in world.table.models.values()],
         "endpoints": plain_list(Endpoint, world.table.endpoints.values()),

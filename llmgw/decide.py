@@ -22,6 +22,7 @@ from llmgw import (
     salvage,
     stopping,
     waits,
+    waking,
 )
 from llmgw.draft import Draft
 from llmgw.ids import NodeId, RouterId
@@ -49,6 +50,7 @@ def decide(world: World, now_s: float) -> Plan:
     evidence.weigh(draft)
     unread = salvage.salvage(draft)
     adoption.adopt(draft)
+    waking.settle(draft)
     filling.fill(draft)
     routes = endpoints.routes(draft)
     revision = world.table_revision + bool(routes.change)

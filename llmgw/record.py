@@ -76,7 +76,13 @@ def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFa
     instance always does, since it may have come back with an older table, or none."""
     new = seen.instance != facts.instance
     known = bool(facts.instance)
-    facts = replace(facts, instance=seen.instance, began_anew=facts.began_anew or (new and known))
+    facts = replace(
+        facts,
+        instance=seen.instance,
+        began_anew=facts.began_anew or (new and known),
+        idle=frozenset(seen.idle),
+        asked=frozenset(seen.asked),
+    )
     held = seen.held
     if held is None:
         return replace(facts, held_digest="", held_seq=-1)

@@ -210,7 +210,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """What a router acknowledged and what it was last seen to hold. Carried but for `draining`."""
+    """What a router acknowledged, what it was last seen to hold and what it says of its use. Carried but for what is
+    brought again by the first observation: `draining`, `idle`, `asked`."""
 
     acked_revision: int = -1
     acked_seq: int = -1
@@ -219,6 +220,8 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""

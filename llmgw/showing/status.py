@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from llmgw import members
+from llmgw import members, router_kinds
 from llmgw.catalog import Router
 from llmgw.ids import NodeId, RouterId
 from llmgw.nodes import NodeState
@@ -37,6 +37,8 @@ class RouterRow(View):
     draining: int = 0
     """Withdrawn endpoints with requests in flight."""
     problem: str = ""
+    limits: tuple[str, ...] = ()
+    """What of the table its kind cannot express."""
 
 
 class CatalogRow(View):
@@ -194,6 +196,7 @@ def router_row(scene: Scene, router: Router) -> RouterRow:
         confirmed_age_s=None if facts.confirmed_s is None else scene.age_s(facts.confirmed_s),
         draining=len(facts.draining),
         problem=cut(problem),
+        limits=router_kinds.limits(router.kind, world.table.models.values(), world.table.endpoints.values()),
     )
 
 
@@ -283,6 +286,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         *(f"node {v.node.id} is {v.state.replace('_', ' ')}: {v.note}" for v in doubtful),
         f"silent: {names_shown(silent)}" if silent else "",
         f"not as the catalog has it, the last good version runs: {names_shown(back)}" if back else "",
+        *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
         *(
@@ -298,6 +302,16 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
 
 
 LONG_WAIT_S = 3600.0
+
+
+def _left_out(scene: Scene) -> list[str]:
+    """Routers whose silence has lasted beyond the limit: stops do not wait for their word."""
+    silent = sorted(
+        id_
+        for id_ in members.routers(scene.world)
+        if (s := scene.world.silence.get(f"router/{id_}")) is not None and s.level is not SilenceLevel.HEARD
+    )
+    return [f"silent routers are left out, stops do not wait for them: {names_shown(silent)}"] if silent else []
 
 
 def _quarantined(scene: Scene) -> list[str]:
