@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from llmgw.fleet_orders import RoutersAdd, RoutersRemove, Takeover
-from llmgw.model_orders import Restart, ScaleModel, Wake
+from llmgw.model_orders import Promote, Restart, Revert, ScaleModel, Wake
 from llmgw.node_orders import ConfirmLost, Cordon, DrainNode, NodesAdd, NodesRemove, RemoveWeights, Uncordon
 from llmgw.order import Order, Problems
 from llmgw.sentences import cut, json_kind, unknown
@@ -31,6 +31,8 @@ ORDERS: Mapping[str, type[Order]] = {
         Wake,
         ScaleModel,
         Restart,
+        Promote,
+        Revert,
         Takeover,
     )
 }

@@ -123,6 +123,13 @@ def _catalog(fleet: SimFleet, h: Happening) -> None:
     fleet.catalog(catalog(fleet, h.number))
 
 
+def _bad_version(fleet: SimFleet, h: Happening) -> None:
+    """A version that crashes while it loads, everywhere."""
+    for node in fleet.nodes.values():
+        node.crash_args = frozenset({"bad"})
+    fleet.catalog(catalog(fleet, h.number, "bad"))
+
+
 def _order(name: str, **more: object) -> Callable[[SimFleet, Happening], None]:
     def given(fleet: SimFleet, h: Happening) -> None:
         key = {"drain": "node", "cordon": "node", "uncordon": "node", "restart": "target"}.get(name, "model")
@@ -152,11 +159,15 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "spoil record": _spoil_record,
     "end spoilt": _end_spoilt,
     "catalog": _catalog,
+    "bad version": _bad_version,
+    "good version": _catalog,
     "drain": _order("drain"),
     "cordon": _order("cordon"),
     "uncordon": _order("uncordon"),
     "scale": _order("scale"),
     "restart": _order("restart"),
+    "promote": _order("promote"),
+    "revert": _order("revert"),
 }
 
 PAIRS = {
@@ -166,16 +177,19 @@ PAIRS = {
     "break starts": "mend starts",
     "request": "requests end",
     "spoil record": "end spoilt",
+    "bad version": "good version",
     "drain": "uncordon",
     "cordon": "uncordon",
 }
 """What mends what; it comes some time later, at the latest when the trouble ends."""
 
 
-def catalog(fleet: SimFleet, variant: int) -> dict[str, object]:
-    """One of several catalogs of the fleet; together their models need about half of its devices."""
-    big = {"name": "p", "engine": "stub", "args": [f"v{variant % 3}"], "accelerators": [{"count": 2, "kind": "h100"}]}
-    small = {"name": "p", "engine": "stub", "args": [f"v{variant // 3 % 2}"], "accelerators": [{"count": 1}]}
+def catalog(fleet: SimFleet, variant: int, version: str = "") -> dict[str, object]:
+    """One of several catalogs of the fleet; together their models need about half of its devices. `version`: an
+    argument of all that have devices, instead of the variant's."""
+    first, second = version or f"v{variant % 3}", version or f"v{variant // 3 % 2}"
+    big = {"name": "p", "engine": "stub", "args": [first], "accelerators": [{"count": 2, "kind": "h100"}]}
+    small = {"name": "p", "engine": "stub", "args": [second], "accelerators": [{"count": 1}]}
     cpu = {"name": "p", "engine": "stub", "args": ["cpu"]}
     models: list[dict[str, object]] = [
         {"name": "big", "priority": 5, "replicas": {"min": 1, "max": 2}, "profiles": [big]},
@@ -183,6 +197,8 @@ def catalog(fleet: SimFleet, variant: int) -> dict[str, object]:
         {"name": "cpu", "replicas": 1, "profiles": [cpu]},
     ]
     models[variant % 2]["aliases"] = ["chat"]
+    if variant % 4 == 3:
+        models[1]["canary"] = {"hold_s": 30.0}
     if variant % 5 == 4:
         del models[1]
     return {
@@ -210,16 +226,19 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
         "carry over": [""],
         "spoil record": [""],
         "catalog": [""],
+        "bad version": [""],
         "scale": ["big", "small"],
+        "promote": ["big", "small"],
+        "revert": ["big", "small"],
         "restart": ["big", "small", "cpu"],
     }
     starters = [what for what in WHAT if what not in PAIRS.values()]
     for _ in range(number):
         what = rng.choice(starters)
         target, at_s = rng.choice(whom.get(what, nodes)), round(rng.uniform(5.0, TROUBLE_S * 0.8), 1)
-        most = {"scale": 2, "catalog": 30}.get(what, 6)
+        most = {"scale": 2, "catalog": 30, "bad version": 30}.get(what, 6)
         found.append(Happening(at_s, what, target, rng.randint(1, most)))
         if what in PAIRS:
             until_s = min(at_s + rng.choice((1.0, 5.0, 20.0, 90.0)), TROUBLE_S)
-            found.append(Happening(until_s, PAIRS[what], target))
+            found.append(Happening(until_s, PAIRS[what], target, found[-1].number if what == "bad version" else 0))
     return sorted(found, key=lambda h: (h.at_s, h.what, h.whom))

@@ -35,7 +35,8 @@ class FleetState:
         self.log: tuple[Step, ...] = ()
         self.verdicts: dict[int, Verdict] = {}
         kept = Recent.model_validate(opened.extra.get("recent") or {})
-        self.recent = kept.model_copy(update={"unreadable": {**kept.unreadable, **opened.unreadable}})
+        unreadable = {**kept.unreadable, **opened.unreadable}
+        self.recent = kept.model_copy(update={"unreadable": unreadable, "shed": opened.shed})
         self.pool = ""
         self.cursor = 0
         self.targets = 1
