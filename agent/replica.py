@@ -6,6 +6,7 @@ The only place that changes a replica's state. It runs on the agent's one event 
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,10 +16,11 @@ from agent.devices import Known
 from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
-from agent.ledger import Failure, LedgerFile, Record, StopStep
+from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
 from agent.local import Executables, Secrets, weights_argument
 from agent.marks import mark_environment, processes_of
-from agent.ports import Ports
+from agent.portloss import tells_of_a_lost_port
+from agent.ports import NoPort, Ports
 from agent.proc import Process, boottime_s
 from agent.readiness import (
     FAILURES,
@@ -39,6 +41,9 @@ from llmgw.wire import EngineState, Refusal, ReplicaReport
 
 FREE_POLL_S = (0.1, 2.0)
 """Between two looks at memory that has not come back yet: at first, and at most."""
+
+MOST_MOVES = 5
+"""So many times an engine is started on other ports; then its end is a failure like any other."""
 
 TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
@@ -159,9 +164,15 @@ class Replica:
     # --- its life --------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
+        """Until its end; an engine that found its port taken lives again on another."""
+        while await self._live_once():
+            pass
+
+    async def _live_once(self) -> bool:
+        """One process. True when it lost its port and has others now."""
         engine = self._engine or self._execute()
         if engine is None:
-            return
+            return False
         self._engine = engine
         self._around.watcher.changed(self)
         ended = asyncio.create_task(engine.exited.wait(), name="exit")
@@ -172,9 +183,36 @@ class Replica:
             ended.cancel()
             passed = watch.cancel() is False
         if engine.exited.is_set():
+            if self._lost_its_port() and await self._move():
+                return True
             self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
         elif passed:
             await self._give_up(watch.result())
+        return False
+
+    def _lost_its_port(self) -> bool:
+        record = self.record
+        if record.was_ready or record.moves >= MOST_MOVES:
+            return False
+        return tells_of_a_lost_port(self._around.logs.tail(record.replica, record.start.attempt))
+
+    async def _move(self) -> bool:
+        """Other ports, written down before anything is started on them; False when there are none."""
+        await self._bring_down(StopStep.KILL)  # what the dead leader may have left
+        old = self.record.ports
+        try:
+            port, *extra = self._around.ports.take(len(old), boottime_s())
+        except NoPort:
+            return False
+        moved = {"port": port, "extra_ports": dict(zip(self.record.extra_ports, extra, strict=True))}
+        self.update(**moved, pid=None, start_ticks=None, started_s=None, moves=self.record.moves + 1)
+        self._around.ports.rest(old, boottime_s())
+        self._around.logs.begin_anew(self.record.replica, self.record.start.attempt)
+        self._engine = None
+        self._set(EngineState.STARTING, f"port {old[0]} was taken by somebody else: starting on {port}")
+        with suppress(LedgerError):  # kept as the ledger's problem; the marks tell as much
+            await self._around.ledger.save()
+        return True
 
     def _execute(self) -> engines.Engine | None:
         """Start the process; None when that fails, and the state says why."""
