@@ -264,7 +264,11 @@ class Profile(Part):
     priority: Annotated[Count, Field(ge=0, le=10_000)] = 0
     """Lower is tried first by routers."""
     start_limit_s: Annotated[Seconds, Field(gt=0)] = 600.0
-    """From start to ready; past it the start has failed."""
+    """From start to ready; past it the start has failed, unless it still makes progress (four times this at most)."""
+    stall_limit_s: Annotated[Seconds, Field(gt=0)] | None = 120.0
+    """With requests in flight and no token made for so long, the engine is hung and started anew. Null: never."""
+    probe_completion: StrictBool | None = None
+    """Ready only after a one-token completion answered. Absent: as the engine's row says."""
     stop_limit_s: Seconds = 30.0
     """From the first TERM to the second."""
     drain_limit_s: Seconds | None = None

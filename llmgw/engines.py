@@ -57,6 +57,8 @@ class EngineRow:
     env: Mapping[str, str] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
     metrics: MetricNames = field(default_factory=MetricNames)
+    sleep_flags: tuple[str, ...] = ()
+    """With one of these it sleeps by itself, and reading its metrics would keep it awake: then none are read."""
     term_limit_s: float | None = None
     """The most that waiting after a TERM is worth; None = as long as the profile says."""
     second_term_limit_s: float = 5.0
@@ -179,6 +181,8 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
                     waiting="llamacpp:requests_deferred",
                     tokens_total="llamacpp:tokens_predicted_total",
                 ),
+                # Seen with b10434: /metrics ends its sleep and puts off the next; /health and /v1/models do neither.
+                sleep_flags=("--sleep-idle-seconds",),
                 # On the first TERM it exits at once or, with a stream open, hangs; the second one ends it.
                 term_limit_s=5.0,
                 second_term_limit_s=2.0,

@@ -130,6 +130,8 @@ class LaunchSpec(Wire):
     metrics: MetricNames = MetricNames()
     stop: StopBehaviour = StopBehaviour()
     start_limit_s: float = 600.0
+    stall_limit_s: float | None = None
+    """With requests in flight and no counter of the engine moving for so long it is hung; None = never judged so."""
     weights: str | None = None
     """Source of the weights: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
 
