@@ -17,21 +17,21 @@ from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
+from agent.liveness import Activity, next_activity
 from agent.local import Executables, Secrets, weights_argument
 from agent.marks import mark_environment, processes_of
 from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort, Ports
 from agent.proc import Process, boottime_s
+from agent.progress import MOST_TIMES, Progress, window_s
 from agent.readiness import (
     FAILURES,
     TICK_S,
-    Activity,
     Finding,
     LogSize,
     Prober,
     grown_or_due,
     loading_interval_s,
-    next_activity,
     port_answers,
     ready_interval_s,
 )
@@ -90,6 +90,7 @@ class Replica:
         self._around = around
         self._engine: engines.Engine | None = None
         self._activity: Activity | None = None
+        self._heard_s = _now_s()
         self._failures = 0
         self._since_s = _now_s()
         self._task: asyncio.Task[None] | None = None
@@ -251,10 +252,13 @@ class Replica:
         return Invocation(argv=rendered.argv, env=env)
 
     async def _watch(self) -> str:
-        """Keep the state true; return only when the start limit has passed, with what to say about it."""
+        """Keep the state true; return only when the engine is to be ended, with what to say about it."""
         size = LogSize(str(self._log))
+        self._progress = Progress(self._log, self.record.start.launch.readiness, _now_s())
         while True:
-            left_s = self._start_left_s()
+            if reason := self._why_hung():
+                return reason
+            left_s = await self._start_left_s()
             if left_s <= 0:
                 return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
             if self.state is EngineState.STARTING and not self._port_answers():
@@ -266,20 +270,31 @@ class Replica:
                     await self._look()
             except TimeoutError:
                 continue
-            await self._pause(size, self._start_left_s())
+            await self._pause(size, await self._start_left_s())
 
     async def _look(self) -> None:
         base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
         finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
         self._settle(finding)
-        if self.state is EngineState.READY and (figures := await self._around.prober.figures(base, launch)) is not None:
+        if self.record.was_ready and (figures := await self._around.prober.figures(base, launch)) is not None:
+            self._heard_s = _now_s()
             self._activity = next_activity(self._activity, figures, launch, _now_s())
+
+    def _why_hung(self) -> str:
+        """Why an engine that was ready counts as hung; empty while it does not."""
+        launch = self.record.start.launch
+        if not self.record.was_ready:
+            return ""
+        if _now_s() - self._heard_s >= launch.start_limit_s:
+            return f"hung: it has answered nothing for {launch.start_limit_s:g} s"
+        return self._activity.why_hung(launch.stall_limit_s, _now_s()) if self._activity else ""
 
     async def _pause(self, size: LogSize, left_s: float) -> None:
         """Until the next look: sooner while loading, when the log grows."""
         if self.state is EngineState.READY:
             moved_s = max(self._since_s, self._activity.moved_s if self._activity else 0.0)
-            await asyncio.sleep(ready_interval_s(_now_s() - moved_s, self._failures))
+            busy_s = self.record.start.launch.stall_limit_s if self._activity and self._activity.in_flight else None
+            await asyncio.sleep(ready_interval_s(_now_s() - moved_s, self._failures, busy_s))
         elif self.state is EngineState.STARTING:
             await asyncio.sleep(TICK_S)
         else:
@@ -287,6 +302,8 @@ class Replica:
 
     def _settle(self, finding: Finding) -> None:
         """Move the state to what was found."""
+        if finding.heard:
+            self._heard_s = _now_s()
         if finding.ready:
             self._failures = 0
             self._became_ready()
@@ -296,9 +313,9 @@ class Replica:
             if self._failures >= FAILURES:
                 self._set(EngineState.LOADING, f"was ready, then failed {FAILURES} probes: {finding.reason}")
         elif finding.answers or self.state is EngineState.LOADING:
-            self._set(EngineState.LOADING, finding.reason)
+            self._set(EngineState.LOADING, self._passed() + finding.reason)
         else:
-            self._set(EngineState.STARTING, finding.reason)
+            self._set(EngineState.STARTING, self._passed() + finding.reason)
         self.looked.set()
 
     def _became_ready(self) -> None:
@@ -309,8 +326,8 @@ class Replica:
         self._around.watcher.became_ready(self, self._age_s())
 
     async def _give_up(self, reason: str) -> None:
-        """End an engine that never became ready, then count it as failed."""
-        self._set(self.state, reason)
+        """End an engine that never became ready, or is hung, then count it as failed."""
+        self._set(EngineState.LOADING if self.state is EngineState.READY else self.state, reason)
         await self._bring_down(StopStep.KILL)
         self._fail(reason, self._engine.exit_code if self._engine else None)
 
@@ -396,8 +413,24 @@ class Replica:
     def _age_s(self) -> float:
         return boottime_s() - (self.record.started_s or boottime_s())
 
-    def _start_left_s(self) -> float:
-        return float("inf") if self.record.was_ready else self.record.start.launch.start_limit_s - self._age_s()
+    def _passed(self) -> str:
+        """That its start limit has passed, and why it lives."""
+        limit_s = self.record.start.launch.start_limit_s
+        passed = not self.record.was_ready and self._age_s() > limit_s
+        return f"start limit {limit_s:g} s passed, extended while it makes progress; " if passed else ""
+
+    async def _start_left_s(self) -> float:
+        """Until the start has failed, as far as is known now: a limit that has passed is extended by progress."""
+        if self.record.was_ready:
+            return float("inf")
+        limit_s = self.record.start.launch.start_limit_s
+        left_s, window = limit_s - self._age_s(), window_s(limit_s)
+        self._progress.read_log(_now_s())
+        if left_s > window or self._age_s() >= limit_s * MOST_TIMES:
+            return left_s
+        if self._progress.wants_io(window, _now_s()):
+            self._progress.take_io((process.pid for process in await self._survivors()), _now_s())
+        return max(left_s, window - (_now_s() - self._progress.last_s))
 
     def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         values = self._around.secrets.resolve(self.record.start.launch.secret_env)
