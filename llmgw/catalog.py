@@ -162,7 +162,7 @@ class EngineExtension(Part):
     """An engine of the operator's own: a row of the table with some facts replaced."""
 
     base: Identifier
-    """Row it starts from: vllm, sglang, llama.cpp, command or stub (not another extension)."""
+    """Row it starts from, such as vllm, llama.cpp, container or command (not another extension)."""
     executable: Annotated[tuple[Argument, ...], Field(min_length=1)] | None = None
     """Program and its fixed first arguments, in place of the base's."""
     args: tuple[Argument, ...] = ()
@@ -240,7 +240,7 @@ class Profile(Part):
     executable: Annotated[Argument, Field(min_length=1)] | None = None
     """Program in place of the engine's own: a path, or a name found on the node."""
     command: tuple[Argument, ...] = ()
-    """The whole command, for engine `command` only."""
+    """The whole command, for engine `command`; for `container`, what to run in place of the image's own entrypoint."""
     args: tuple[Argument, ...] = ()
     """Passed item for item, byte for byte, no shell. `${llmgw:port}` and the like are the only placeholders."""
     env: dict[Variable, Text] = {}
@@ -258,7 +258,7 @@ class Profile(Part):
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
     """Weights of this profile in place of the model's (a quantised one has its own repository)."""
     image: Annotated[Text, Field(min_length=1, max_length=512)] | None = None
-    """Container image. Refused for now: agents start processes only."""
+    """Container image to run the engine in, by docker or podman on the node. Absent: a program of the node itself."""
     weight: Annotated[Count, Field(ge=0, le=10_000)] = 100
     """Share of traffic against other endpoints of the same priority."""
     priority: Annotated[Count, Field(ge=0, le=10_000)] = 0

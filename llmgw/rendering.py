@@ -8,7 +8,7 @@ from llmgw.catalog import Catalog, Model, Profile
 from llmgw.engines import Engine, EngineRow, WeightsRule, engine_of
 from llmgw.placeholders import SERVED_NAME, fill
 from llmgw.weights import hub_source
-from llmgw.wire import LaunchSpec, MetricNames, Readiness, StopBehaviour
+from llmgw.wire import ContainerSpec, LaunchSpec, MetricNames, Readiness, StopBehaviour
 
 
 def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None) -> LaunchSpec:
@@ -39,8 +39,20 @@ def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None)
         ),
         start_limit_s=profile.start_limit_s,
         stall_limit_s=profile.stall_limit_s,
+        container=_container(profile, engine),
         weights=weights_of(model, profile),
     )
+
+
+def _container(profile: Profile, engine: Engine) -> ContainerSpec | None:
+    if profile.image is None:
+        return None
+    return ContainerSpec(image=profile.image, own_entrypoint=_runs_entrypoint(profile, engine))
+
+
+def _runs_entrypoint(profile: Profile, engine: Engine) -> bool:
+    """Nothing names a program: the image's own runs."""
+    return engine.row.needs_image and not (engine.row.executable or profile.executable or profile.command)
 
 
 def _readiness(row: EngineRow, profile: Profile) -> Readiness:
@@ -74,6 +86,8 @@ def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
     program = row.executable
     if profile.executable is not None:
         program = (profile.executable, *program[1:])
+    if _runs_entrypoint(profile, engine):
+        program = (profile.image or "",)  # the first item names the program; nothing else does
     weights = _weights_args(row.weights, weights_of(model, profile))
     return (*program, *profile.command, *weights, *engine.args, *profile.args, *row.serve_args)
 
