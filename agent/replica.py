@@ -12,13 +12,15 @@ from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.contained import Contained
+from agent.containers import ContainerTool, Mount
 from agent.devices import Known
 from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
 from agent.liveness import Activity, next_activity
-from agent.local import Executables, Secrets, weights_argument
+from agent.local import Executables, Secrets, find_tool, weights_argument
 from agent.marks import mark_environment, processes_of
 from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort, Ports
@@ -37,7 +39,9 @@ from agent.readiness import (
 )
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
-from llmgw.wire import EngineState, Refusal, ReplicaReport
+from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
+
+AWAY = "the engine ended while the agent was away"
 
 FREE_POLL_S = (0.1, 2.0)
 """Between two looks at memory that has not come back yet: at first, and at most."""
@@ -64,6 +68,8 @@ class Surroundings:
     environ: Mapping[str, str]
     executables: Executables
     secrets: Secrets
+    containers: ContainerTool | None
+    """None where this node has none, or is to use none."""
     ports: Ports
     logs: EngineLogs
     ledger: LedgerFile
@@ -75,6 +81,12 @@ class Surroundings:
     make_task: TaskMaker
     watcher: Watcher
 
+    def program(self, launch: LaunchSpec) -> str | Refusal:
+        """The path to execute for a launch: its own program, or the container tool."""
+        if launch.container is None:
+            return self.executables.find(launch.argv[0])
+        return find_tool(self.containers, launch.container, self.settings.allow_images)
+
 
 class Replica:
     def __init__(self, record: Record, around: Surroundings) -> None:
@@ -83,11 +95,14 @@ class Replica:
         self.reason = ""
         self.stuck = ""
         """What survived KILL, or memory that did not come back; its devices are quarantined while this is set."""
+        self.leaves_container = record.start.launch.container is not None
+        """Its end is not its container's: that stays until it is removed."""
         self.freed = around.look_at_devices is None or not record.start.claims
         """Its devices need no proof beyond its processes, or the proof was given."""
         self.looked = asyncio.Event()
         """Set once the engine's own answer, or its end, decided the state."""
         self._around = around
+        self._ends_by_force = False
         self._engine: engines.Engine | None = None
         self._activity: Activity | None = None
         self._heard_s = _now_s()
@@ -95,6 +110,8 @@ class Replica:
         self._since_s = _now_s()
         self._task: asyncio.Task[None] | None = None
         self._log = around.logs.path(record.replica, record.start.attempt)
+        tool = around.containers if record.start.launch.container is not None else None
+        self._container = Contained(tool, around.settings.node, self._log) if tool is not None else None
 
     # --- what the node does with it --------------------------------------------------------------------------------
 
@@ -117,8 +134,8 @@ class Replica:
         elif self._engine is not None:
             self.state = EngineState.READY if record.was_ready else EngineState.STARTING
             self.begin()
-        elif record.pid is not None:
-            self._fail("the engine ended while the agent was away")
+        elif record.pid is not None and self._container is None:
+            self._fail(AWAY)
         else:
             self.begin()  # accepted, and the agent ended before it could start it
 
@@ -171,7 +188,7 @@ class Replica:
 
     async def _live_once(self) -> bool:
         """One process. True when it lost its port and has others now."""
-        engine = self._engine or self._execute()
+        engine = self._engine or await self._take_up() or await self._execute()
         if engine is None:
             return False
         self._engine = engine
@@ -184,6 +201,9 @@ class Replica:
             ended.cancel()
             passed = watch.cancel() is False
         if engine.exited.is_set():
+            self._engine = await self._take_up() or engine
+            if self._engine is not engine:  # its client ended, the container did not
+                return True
             if self._lost_its_port() and await self._move():
                 return True
             self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
@@ -215,10 +235,24 @@ class Replica:
             await self._around.ledger.save()
         return True
 
-    def _execute(self) -> engines.Engine | None:
+    async def _take_up(self) -> engines.Engine | None:
+        """The leader of a container that runs without one; None for a process, and where no container runs."""
+        engine = await self._container.attach(self.record) if self._container is not None else None
+        if engine is not None:
+            self.update(pid=engine.pid, start_ticks=engine.start_ticks, started_s=self.record.started_s or boottime_s())
+            self._around.ledger.save_soon()
+        return engine
+
+    async def _execute(self) -> engines.Engine | None:
         """Start the process; None when that fails, and the state says why."""
         start = self.record.start
-        executable = self._around.executables.find(start.launch.argv[0])
+        if self.record.pid is not None:  # it ran, and no container of it does
+            self._fail(AWAY)
+            return None
+        if self._container is not None and (reason := await self._container.clear(self.record)):
+            self._fail(reason)
+            return None
+        executable = self._around.program(start.launch)
         secrets = self._around.secrets.resolve(start.launch.secret_env)
         weights = weights_argument(start.launch.weights) if start.launch.weights else ""
         for found in (executable, secrets, weights):
@@ -240,6 +274,8 @@ class Replica:
 
     def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
         record, around = self.record, self._around
+        contained = self._container
+        inherited = around.environ if contained is None else {}
         place = Place(
             host=around.settings.engine_host,
             port=record.port,
@@ -247,9 +283,14 @@ class Replica:
             weights=weights,
             ordinals=around.devices().ordinals,
         )
-        rendered = render(record.start.launch, place, record.start.claims, around.environ)
+        rendered = render(record.start.launch, place, record.start.claims, inherited)
         env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
-        return Invocation(argv=rendered.argv, env=env)
+        made = Invocation(argv=rendered.argv, env=env)
+        if contained is None:
+            return made
+        return contained.invocation(
+            made, record, around.devices(), mounts_for(record.start.launch, weights, around.settings)
+        )
 
     async def _watch(self) -> str:
         """Keep the state true; return only when the engine is to be ended, with what to say about it."""
@@ -344,6 +385,8 @@ class Replica:
     # --- its end ---------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
+        if self._engine is None or self._engine.exited.is_set():
+            self._engine = await self._take_up() or self._engine
         await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
         await self._wait_until_free()
         self._around.watcher.gone(self)
@@ -370,9 +413,13 @@ class Replica:
         await bring_down(self._engine, self._survivors, ladder, self._on_step, self._on_stuck)
 
     async def _survivors(self) -> tuple[Process, ...]:
-        return processes_of(self.record, self._around.settings.node, await self._around.census.take())
+        processes = processes_of(self.record, self._around.settings.node, await self._around.census.take())
+        if self._container is None:
+            return processes
+        return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
 
     def _on_step(self, step: StopStep) -> None:
+        self._ends_by_force = step is StopStep.KILL
         if self.record.stop is not None and self.record.stop.step is not step:
             self.update(stop=self.record.stop.model_copy(update={"step": step}))
             self._around.ledger.save_soon()
@@ -439,6 +486,14 @@ class Replica:
         for value in values.values():
             lines = tuple(line.replace(value, "***") if value else line for line in lines)
         return lines
+
+
+def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:
+    """What a container sees of the node's disk: its weights, and the node's cache of them."""
+    local = (launch.weights or "").startswith("file:")
+    own = (Mount(weights),) if local else ()
+    cache = (Mount(str(settings.weights_root), writable=True),) if settings.weights_root is not None else ()
+    return (*cache, *own)
 
 
 def _how_it_ended(exit_code: int | None, state: EngineState) -> str:

@@ -70,6 +70,7 @@ class Agent:
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
         self.env: dict[str, str] = {}
+        self.flags: tuple[str, ...] = ()
         self.devices = "4xsim:24GiB"
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
