@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from activities.sinks.haproxy_text import backend_of
 
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
@@ -145,7 +149,60 @@ class PrometheusRig(FileRig):
         return f"{self.api}/-/ready"
 
 
-RIGS: Mapping[str, type[Rig]] = {rig.kind: rig for rig in (NativeRig, PickerRig, StackRig, PrometheusRig)}
+HAPROXY_FRONT = """\
+global
+  tune.bufsize 1048576
+  log stderr local0 notice
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 600s
+  timeout server 600s
+frontend llm
+  bind {door}
+  option http-buffer-request
+  http-request set-var(txn.llmgw) req.body,json_query('$.model'),url_enc,map({map})
+  use_backend %[var(txn.llmgw)] if {{ var(txn.llmgw) -m found }}
+  default_backend unknown_model
+backend unknown_model
+  http-request return status 404 content-type application/json string '{{"error":{{"code":404}}}}'
+"""
+
+
+@dataclass
+class HAProxyRig(Rig):
+    kind: str = "haproxy"
+
+    async def prepare(self) -> None:
+        self.door = f"http://127.0.0.1:{free_port()}"
+        self.url = f"unix://{self.directory}/master.sock"
+        self.settings = {"file": f"{self.directory}/llmgw.cfg"}
+        front = HAPROXY_FRONT.format(door=self.door.removeprefix("http://"), map=f"{self.directory}/llmgw.cfg.map")
+        (self.directory / "haproxy.cfg").write_text(front)
+        for name in ("llmgw.cfg", "llmgw.cfg.map"):
+            (self.directory / name).touch()
+
+    def argv(self) -> list[str]:
+        command = program("haproxy", "apt-get install haproxy")
+        socket_ = f"{self.directory}/master.sock,mode,600"
+        files = [f"{self.directory}/haproxy.cfg", f"{self.directory}/llmgw.cfg"]
+        return [command, "-W", "-S", socket_, *(word for file in files for word in ("-f", file))]
+
+    async def stop(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            await self.process.wait()
+
+    def spoil(self) -> None:
+        with socket.socket(socket.AF_UNIX) as master:
+            master.connect(f"{self.directory}/master.sock")
+            master.sendall(f"@1 set server {backend_of('m')}/m-1 state maint\n".encode())
+            master.shutdown(socket.SHUT_WR)
+            while master.recv(4096):
+                pass
+
+
+RIGS: Mapping[str, type[Rig]] = {rig.kind: rig for rig in (NativeRig, HAProxyRig, PickerRig, StackRig, PrometheusRig)}
 
 
 @asynccontextmanager
