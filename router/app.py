@@ -15,7 +15,7 @@ from router.control import Control, unauthorized
 from router.description import describe
 from router.disk import Disk
 from router.metrics import CONTENT_TYPE, Metrics
-from router.proxy import PATHS, Proxy
+from router.proxy import PATHS, Hold, Proxy
 from router.settings import Settings
 from router.state import StateStream
 from router.tables import Tables
@@ -23,6 +23,9 @@ from router.traffic import Traffic
 
 KEEP_ALIVE_S = 4.0
 """Idle connections to engines are closed before engines do it: uvicorn's and cpp-httplib's default is 5 s."""
+
+TICK_S = 1.0
+"""How late the plane may learn that an endpoint is idle, or used again."""
 
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What the client session would add by itself: engines get what clients sent."""
@@ -101,18 +104,27 @@ def _data_plane(app: web.Application, router: Router) -> Callable[[web.Applicati
         skip_auto_headers=_AUTO_HEADERS,
         trust_env=False,
     )
-    proxy = Proxy(router.traffic, session, router.client_gate, settings.max_body_bytes, settings.access_log)
+    hold = Hold(settings.hold_limit_s, settings.hold_requests)
+    proxy = Proxy(router.traffic, session, router.client_gate, hold, settings.max_body_bytes, settings.access_log)
     for path in PATHS:
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)
     app.router.add_route("*", "/{path:.*}", proxy.unknown_path)
 
     async def lifetime(_: web.Application) -> AsyncIterator[None]:
+        ticking = asyncio.create_task(_tick(router.traffic), name="tick")
         yield
+        ticking.cancel()
         await session.close()
         router.disk.close()
 
     return lifetime
+
+
+async def _tick(traffic: Traffic) -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        traffic.tick()
 
 
 def _socket(address: AddrInfoType) -> socket.socket:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import structlog
+import uvloop
 from aiohttp import web
 
 from router import logs
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     logs.configure()
     try:
-        asyncio.run(_run(settings))
+        uvloop.run(_run(settings))
     except InUseError as error:
         print(f"the router cannot start: {error}", file=sys.stderr)
         return 1

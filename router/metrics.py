@@ -82,6 +82,12 @@ class Metrics(Collector):
             first.add_metric([name], buckets, counts.first_byte_sum_s)
         yield retries
         yield first
+        held = GaugeMetricFamily(
+            "llmgw_router_waiting", "Requests held for a model that sleeps or starts", labels=["model"]
+        )
+        for name, count in self._traffic.asks.waiting().items():
+            held.add_metric([name], count)
+        yield held
 
     def _misses(self) -> Metric:
         """`model` is empty where the request named none that is known."""

@@ -11,8 +11,8 @@ from .fleets import START_S, catalog, fleet, ids, model, published, running, sta
 M = ModelName("m")
 
 
-def sleeper(name: str = "m", **fields: object) -> dict[str, object]:
-    return model(name, {"min": 0, "max": 1}, idle_timeout_s=60.0, **fields)
+def sleeper(name: str = "m") -> dict[str, object]:
+    return model(name, {"min": 0, "max": 1}, idle_timeout_s=60.0)
 
 
 def router(f: SimFleet, name: str = "r1") -> SimRouter:
