@@ -32,6 +32,7 @@ class Asks:
         self._began: dict[ModelName, float] = {}
         self._took_s: dict[ModelName, float] = {}
         self._waiting: dict[ModelName, dict[asyncio.Future[None], str]] = {}
+        self._elsewhere: dict[int, Mapping[ModelName, tuple[int, float]]] = {}
 
     def note(self, route: Route) -> None:
         """A client asked for a name that has no ready endpoint."""
@@ -46,6 +47,23 @@ class Asks:
     def waiting(self) -> Mapping[ModelName, int]:
         """How many requests are held, by model."""
         return {name: len(waiters) for name, waiters in self._waiting.items()}
+
+    def wanted(self) -> dict[ModelName, tuple[int, float]]:
+        """Model -> how many requests wait, and when it was last wanted; in every process of this router."""
+        waiting = self.waiting()
+        found = {name: (waiting.get(name, 0), at) for name, at in self.asked.items()}
+        for asked in self._elsewhere.values():
+            for name, (count, at) in asked.items():
+                known, last = found.get(name, (0, 0.0))
+                found[name] = known + count, max(last, at)
+        return found
+
+    def hear(self, process: int, asked: Mapping[ModelName, tuple[int, float]]) -> None:
+        """What is wanted in another process; that anything begins or ends to be wanted is news."""
+        before = self.wanted().keys()
+        self._elsewhere[process] = asked
+        if self.wanted().keys() != before:
+            self._changes.note()
 
     async def until_served(self, route: Route, limit: int, until: float) -> bool | None:
         """Hold a request until its name's route has changed for good: True. None: `limit` requests wait already;

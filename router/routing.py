@@ -15,7 +15,7 @@ from itertools import groupby
 from llmgw.ids import ModelName
 from llmgw.table import Table
 from llmgw.wire import Endpoint, ModelState, TableModel
-from router.uses import Key, Use
+from router.uses import Key, MakeUse, Use
 
 SCAN_LIMIT = 64
 """Endpoints compared per pick. Larger ranks are scanned through a window that moves on by its size each pick."""
@@ -135,15 +135,20 @@ NOTHING = Routing()
 
 
 def build(
-    tables: Mapping[str, Table], now: float, old: Routing = NOTHING, withdrawn: Mapping[Key, Use] | None = None
+    tables: Mapping[str, Table],
+    now: float,
+    old: Routing = NOTHING,
+    withdrawn: Mapping[Key, Use] | None = None,
+    make: MakeUse = Use,
 ) -> Routing:
-    """The snapshot of `tables` (by fleet, each checked) that follows `old`.
+    """The snapshot of `tables` (by fleet, each checked) that follows `old`; `make`: counts of new endpoints.
 
     Counts of endpoints that stay, or come back from `withdrawn`, are kept; new ones begin with new counts. Whatever no
     change concerns is taken over as it is, so one death among thousands of endpoints costs little.
     """
     candidates = {
-        (fleet, endpoint.id): _candidate(fleet, endpoint, now, old, withdrawn or {})
+        (fleet, endpoint.id): _candidate(fleet, endpoint, old, withdrawn or {})
+        or Candidate(endpoint, make(fleet, endpoint.id, ModelName(endpoint.models[0]), now), endpoint.weight or 1)
         for fleet, table in tables.items()
         for endpoint in table.endpoints.values()
     }
@@ -162,15 +167,14 @@ def _watched(models: Mapping[ModelName, KnownModel], candidates: Iterable[Candid
             yield candidate.use, limit_s
 
 
-def _candidate(fleet: str, endpoint: Endpoint, now: float, old: Routing, withdrawn: Mapping[Key, Use]) -> Candidate:
+def _candidate(fleet: str, endpoint: Endpoint, old: Routing, withdrawn: Mapping[Key, Use]) -> Candidate | None:
+    """The endpoint with the counts it has; None when it is new."""
     key = (fleet, endpoint.id)
     before = old.candidates.get(key)
     if before is not None and before.endpoint is endpoint:
         return before
     use = before.use if before is not None else withdrawn.get(key)
-    if use is None:
-        use = Use(fleet, endpoint.id, ModelName(endpoint.models[0]), last_used=now)
-    return Candidate(endpoint, use, endpoint.weight or 1)
+    return None if use is None else Candidate(endpoint, use, endpoint.weight or 1)
 
 
 def _unite(tables: Mapping[str, Table]) -> dict[ModelName, KnownModel]:

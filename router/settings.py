@@ -57,6 +57,8 @@ class Settings:
     """How long a request for a model that sleeps or starts is held; 0: it is answered at once."""
     hold_requests: int = 100
     """Requests held for one model."""
+    processes: int = 1
+    """That serve clients behind one port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +158,12 @@ _HOLD = _Option(
 _HELD = _Option(
     "hold-requests", "LLMGW_ROUTER_HOLD_REQUESTS", "100", _count(1, 1_000_000), "how many requests wait for one model"
 )
+_PROCESSES = _Option(
+    "processes", "LLMGW_ROUTER_PROCESSES", "1", _count(1, 64), "processes that serve clients, with one table and count"
+)
 _OPTIONS: tuple[_Option[object], ...] = (
     *(_LISTEN, _STATE, _TOKENS, _KEYS, _ID),
-    *(_CONNECT, _DRAIN, _BODY, _LOG, _HOLD, _HELD),
+    *(_CONNECT, _DRAIN, _BODY, _LOG, _HOLD, _HELD, _PROCESSES),
 )
 
 
@@ -178,6 +183,7 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
         access_log=source.value(_LOG),
         hold_limit_s=source.value(_HOLD),
         hold_requests=source.value(_HELD),
+        processes=source.value(_PROCESSES),
     )
     problems = [f"{argument}: unknown argument; see --help" for argument in unknown] + source.problems
     if not settings.listen.loopback and not source.text(_TOKENS):

@@ -36,8 +36,8 @@ class StateStream:
         uses = [candidate.use for candidate in traffic.routing.candidates.values()]
         uses += traffic.withdrawn.values()
         sampled = [(use.id, use.in_flight, use.idle_s(now), use.withdrawn, use.key) for use in uses]
-        idle, waiting = traffic.idle, traffic.asks.waiting()
-        asked = [(name, waiting.get(name, 0), now - at) for name, at in traffic.asks.asked.items()]
+        idle = traffic.idle
+        asked = [(name, held, now - at) for name, (held, at) in traffic.asks.wanted().items()]
         tables, revision = self._tables.summary(), traffic.changes.revision
 
         def document() -> RouterState:

@@ -73,12 +73,20 @@ class Traffic:
 
     def finish(self, use: Use) -> None:
         """A request that was picked is over, however it ended."""
-        use.in_flight -= 1
-        use.last_used = self.clock()
-        if use.withdrawn and use.in_flight == 0:
+        use.release(self.clock())
+        if use.withdrawn:
+            self._let_go(use)
+
+    def drained(self) -> None:
+        """Look at withdrawn endpoints whose last request may have ended in another process."""
+        for use in list(self.withdrawn.values()):
+            self._let_go(use)
+
+    def _let_go(self, use: Use) -> None:
+        if use.in_flight == 0:
             use.withdrawn = False
             del self.withdrawn[use.key]
-            self._gone[use.key] = use.last_used, use
+            self._gone[use.key] = self.clock(), use
             self.changes.note()
 
     def tick(self) -> None:
