@@ -33,7 +33,7 @@ from router.counts import lean, taken
 from router.relay import Relay
 from router.routing import Routing, build
 from router.settings import Settings, read
-from router.sockets import BACKLOG
+from router.sockets import BACKLOG, stop_listening
 from router.traffic import Traffic
 from router.uses import Use
 
@@ -72,6 +72,7 @@ class Follower:
     traffic: Traffic
     runner: web.AppRunner
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    listening: socket.socket | None = None
     _tables: dict[str, Table] = field(default_factory=dict)
     _told: dict[ModelName, tuple[int, float]] = field(default_factory=dict)
 
@@ -91,8 +92,8 @@ class Follower:
                 await self._follow(order)
                 self._say(Done(number=order.number))
             case Serve():
-                listening = socket.socket(fileno=self.place.listening)
-                await web.SockSite(self.runner, listening, backlog=BACKLOG).start()
+                self.listening = socket.socket(fileno=self.place.listening)
+                await web.SockSite(self.runner, self.listening, backlog=BACKLOG).start()
             case Tell():
                 counts = await asyncio.to_thread(taken, self.traffic)
                 self._say(Told(number=order.number, counts=lean(counts)))
@@ -165,6 +166,8 @@ async def _run(place: Place, settings: Settings) -> None:
         tasks = [asyncio.create_task(follower.obey(reader)), asyncio.create_task(follower.watch())]
         ending = asyncio.create_task(follower.ending.wait())
         await asyncio.wait([*tasks, ending], return_when=asyncio.FIRST_COMPLETED)
+        if follower.listening is not None:
+            await stop_listening(runner, follower.listening)
         await runner.cleanup()
         for task in tasks:
             if task.done() and (error := task.exception()) is not None:

@@ -22,7 +22,7 @@ from router.board import Board
 from router.disk import Disk, InUseError
 from router.keeper import Keeper
 from router.settings import Settings, SettingsError, read
-from router.sockets import BACKLOG, listening
+from router.sockets import BACKLOG, listening, stop_listening
 
 _log = structlog.get_logger("llmgw.router")
 CLOSE_S = 5.0
@@ -64,6 +64,7 @@ async def _run_alone(settings: Settings) -> None:
             await ending.wait()
             _log.info("router closing", drain_limit_s=settings.drain_limit_s)
             router.close()
+            await stop_listening(runner, clients)
         finally:
             await runner.cleanup()
 
@@ -91,6 +92,7 @@ async def _run_several(settings: Settings, argv: Sequence[str]) -> None:
             await ending.wait()
             _log.info("router closing", drain_limit_s=settings.drain_limit_s)
             router.close()
+            clients.close()  # from now on the followers alone decide how long it is open
         finally:
             await keeper.close(settings.drain_limit_s + CLOSE_S)
             await runner.cleanup()

@@ -1,9 +1,10 @@
 """Sockets of the data plane, both sides: kept alive by the kernel, so that a peer that is gone without a word is
 noticed within half a minute. Its requests would count as in flight, and hold up a drain, for hours otherwise."""
 
+import asyncio
 import socket
 
-from aiohttp import AddrInfoType
+from aiohttp import AddrInfoType, web
 
 from router.settings import Listen
 
@@ -43,3 +44,26 @@ def listening(listen: Listen) -> socket.socket:
         raise
     made.setblocking(False)
     return made
+
+
+async def stop_listening(runner: web.AppRunner, made: socket.socket) -> None:
+    """Take no new connections. Those that the kernel has already taken for us are served: closing the socket would
+    reset them, and their clients could not know that nobody had read their requests."""
+    loop = asyncio.get_running_loop()
+    assert runner.server is not None  # noqa: S101 - it is set up
+    waiting = []
+    while (connection := _next_waiting(made)) is not None:
+        waiting.append(connection)
+    for site in list(runner.sites):
+        await site.stop()
+    for connection in waiting:
+        await loop.connect_accepted_socket(runner.server, connection)
+
+
+def _next_waiting(made: socket.socket) -> socket.socket | None:
+    try:
+        connection, _ = made.accept()
+    except OSError:  # none waits
+        return None
+    connection.setblocking(False)
+    return connection
