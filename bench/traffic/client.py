@@ -31,7 +31,7 @@ class Tally:
         at = {p: round(ordered[min(len(ordered) - 1, int(p / 100 * len(ordered)))], 3) for p in (50, 90, 99)}
         return {
             "requests": len(self.times_ms),
-            "per_s": round(len(self.times_ms) / seconds, 1),
+            "per_s": round(len(self.times_ms) / max(seconds, 0.001), 1),
             "p50_ms": at[50],
             "p90_ms": at[90],
             "p99_ms": at[99],
