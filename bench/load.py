@@ -1,7 +1,8 @@
 """Real streams through a real fleet while everything around them changes: how many fail that could have been served.
 
 Temporal, worker, agents, routers and engines are processes; the engines are stubs that say who they are. Catalogs are
-replaced, models roll, shrink and grow, nodes drain, the worker is killed, routers are restarted, Temporal is away.
+replaced, models roll, shrink and grow, sleep and wake, nodes drain, the worker is killed, routers are restarted,
+Temporal is away.
 `python -m bench.load [--replacements 200] [--away-s 60] [--clients 24] [--processes 2] [--strict]`
 """
 
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
@@ -36,6 +37,7 @@ class Scale:
     rolls: int = 3
     away_s: float = 60.0
     clients: int = 24
+    wakes: int = 20
 
 
 def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s: float = 0.2) -> dict[str, object]:
@@ -49,6 +51,10 @@ def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s
     }
 
 
+def sleeper(name: str) -> dict[str, object]:
+    return {**model(name, 0, load_s=0.3), "replicas": {"min": 0, "max": 1}, "idle_timeout_s": 1.0}
+
+
 @dataclass
 class Load:
     """One house under traffic, and what is done to it. `now`: the disturbance that goes on."""
@@ -60,10 +66,14 @@ class Load:
     replicas: dict[str, int] = field(default_factory=lambda: {"stays": 2, "rolls": 2, "scales": 3})
     builds: dict[str, int] = field(default_factory=dict)
     extra: int = 0
+    naps: bool = False
+    """Whether the catalog has the model that sleeps."""
+    crowd: Crowd | None = None
 
     def catalog(self, weight: int = 100) -> dict[str, object]:
         served = [model(n, self.replicas[n], build=self.builds.get(n, 0), weight=weight) for n in MODELS]
         beside = [model(f"beside-{self.extra}", 1)] if self.extra else []
+        beside += [sleeper("naps")] if self.naps else []
         return self.home.catalog(*served, *beside, policy={"removal_grace_s": 0.5})
 
     async def settled(self) -> None:
@@ -126,6 +136,26 @@ class Load:
             await self.home.until(lambda _, now, old=before: not old & set(now["rolls"]) and len(now["rolls"]) == 2)  # type: ignore[misc]
         await self.settled()
 
+    async def sleep_and_wake(self) -> None:
+        """Two clients that ask after pauses around the idle time: at every phase of falling asleep and waking up."""
+        assert self.crowd is not None
+        self.naps = True
+        await self.home.fleet.apply(self.catalog())
+        await self.home.until_listed({"naps": "asleep"})
+        names = {name: frozenset({"naps"}) for name in ("naps", "naps-alias")}
+        nappers = replace(self.crowd, names=names, pause_s=lambda dice: dice.uniform(0.0, 4.0))
+        asking = asyncio.create_task(nappers.run(2))
+        seen: set[str] = set()
+        async with asyncio.timeout(600):
+            while len(seen) < self.scale.wakes:
+                seen |= set((await self.home.table())[1]["naps"])
+                await asyncio.sleep(0.1)
+        nappers.stopping = True
+        await asking
+        self.naps = False
+        await self.home.fleet.apply(self.catalog())
+        await self.settled()
+
     async def restart_routers(self) -> None:
         """One after the other, while the other one serves; open streams run to their end."""
         for router in self.home.routers:
@@ -156,6 +186,7 @@ STEPS: tuple[tuple[str, Callable[[Load], Awaitable[None]]], ...] = (
     ("a model shrinks and grows", Load.shrink_and_grow),
     ("nodes drain", Load.drain_nodes),
     ("the worker is killed", Load.kill_worker),
+    ("a model sleeps and wakes", Load.sleep_and_wake),
     ("routers restart", Load.restart_routers),
     ("Temporal is away", Load.lose_temporal),
 )
@@ -172,6 +203,7 @@ async def under_load(folder: Path, scale: Scale, steps: Sequence[str], flags: Se
         urls = [home.url(router) for router in home.routers]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as http:
             crowd = Crowd(http, urls, names, TOKENS, lambda: f" while {load.now}")
+            load.crowd = crowd
             asking = asyncio.create_task(crowd.run(scale.clients))
             try:
                 for name, step in STEPS:
@@ -214,11 +246,12 @@ def main() -> int:
     parser.add_argument("--replacements", type=int, default=200)
     parser.add_argument("--rolls", type=int, default=3)
     parser.add_argument("--away-s", type=float, default=60.0)
+    parser.add_argument("--wakes", type=int, default=20)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--processes", type=int, default=1, help="of each router")
     parser.add_argument("--strict", action="store_true", help="exit 1 where a stream failed")
     given = parser.parse_args()
-    scale = Scale(given.replacements, given.rolls, given.away_s, given.clients)
+    scale = Scale(given.replacements, given.rolls, given.away_s, given.clients, given.wakes)
     flags = ("--processes", str(given.processes)) if given.processes > 1 else ()
     return asyncio.run(run(scale, flags, strict=given.strict))
 

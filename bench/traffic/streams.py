@@ -41,6 +41,8 @@ class Crowd:
     tokens: int = 20
     what_happens: Callable[[], str] = lambda: ""
     """What goes on in the house at this moment: part of the cause."""
+    pause_s: Callable[[random.Random], float] = lambda _: 0.0
+    """How long a client rests before it asks again."""
     count: Count = field(default_factory=Count)
     stopping: bool = False
 
@@ -54,6 +56,7 @@ class Crowd:
             name = dice.choice(sorted(self.names))
             first = dice.randrange(len(self.routers))
             await self.ask(name, [*self.routers[first:], *self.routers[:first]])
+            await asyncio.sleep(self.pause_s(dice))
 
     async def ask(self, name: str, routers: Sequence[str]) -> None:
         """One stream from the first of `routers` that takes connections, counted."""
