@@ -81,7 +81,8 @@ def _is_published(draft: Draft, assignment: Assignment) -> bool:
     if view.state is not NodeState.HEALTHY:
         return held
     row = view.rows.get(assignment.replica)
-    return row is not None and row.state is EngineState.READY and row.url is not None
+    ready = row is not None and row.state is EngineState.READY and row.url is not None
+    return ready and (held or not assignment.unreadable)
 
 
 def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:
@@ -92,6 +93,8 @@ def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], prof
     url = row.url if row is not None and row.url is not None else held.url if held is not None else None
     if url is None or view is None:
         return None
+    if assignment.unreadable and held is not None:  # how it was launched is not known any more
+        return held if names == held.models else held.model_copy(update={"models": names})
     spec = draft.specs.get(assignment.spec)
     made = (
         url.rstrip("/"),
@@ -143,7 +146,7 @@ def _model_row(
 ) -> TableModel:
     state, retry_s = ModelState.READY, RETRY_STARTING_S
     if not ready:
-        coming = [a for a in mine if a.stop is None]
+        coming = [a for a in mine if a.stop is None and not a.unreadable]
         if coming:
             state = ModelState.STARTING
         elif waking.may_wake(draft.world, model, draft.now_s):

@@ -80,6 +80,9 @@ class Target(_Value):
     id: str
     """`node/ID` or `router/ID`."""
     url: str
+    kind: str = "native"
+    """Of a router: which sink reads it back."""
+    settings: dict[str, str] = {}
 
 
 class Targets(_Value):

@@ -286,6 +286,9 @@ class Device(Wire):
     vendor: str = "unknown"
     memory_mib: int | None = None
     foreign_mib: int = 0
+    """Held by processes that are not ours, in steps."""
+    baseline_mib: int = 0
+    """Held by driver and firmware, never to be had; not part of `foreign_mib`."""
     foreign_processes: tuple[str, ...] = ()
     health: DeviceHealth = DeviceHealth.OK
     reason: str = ""

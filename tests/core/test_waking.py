@@ -1,5 +1,7 @@
 """Sleep and waking: clients wake what sleeps, what nobody uses goes back to sleep, and nothing else does either."""
 
+from typing import Any
+
 from llmgw.ids import ModelName, RouterId
 from llmgw.waking import REST_S
 from llmgw.wire import ModelState
@@ -11,8 +13,8 @@ from .fleets import START_S, catalog, fleet, ids, model, published, running, sta
 M = ModelName("m")
 
 
-def sleeper(name: str = "m") -> dict[str, object]:
-    return model(name, {"min": 0, "max": 1}, idle_timeout_s=60.0)
+def sleeper(name: str = "m", **fields: Any) -> dict[str, object]:
+    return model(name, {"min": 0, "max": 1}, idle_timeout_s=60.0, **fields)
 
 
 def router(f: SimFleet, name: str = "r1") -> SimRouter:
