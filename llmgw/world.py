@@ -220,8 +220,6 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
-    idle: frozenset[ReplicaId] = frozenset()
-    asked: frozenset[ModelName] = frozenset()
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
@@ -232,6 +230,8 @@ class RouterFacts:
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
