@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import catalogs, looking, ordering, processes
+from cli import catalogs, importing, looking, ordering, processes
 from cli.applying import apply
 from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
@@ -161,6 +161,7 @@ def llmgw(
 processes.add_to(app)
 for _command in (catalogs.validate, apply, catalogs.schema):
     app.command(_command.__name__, help=told(_command), rich_help_panel="Catalog")(_command)
+app.command("import", help=told(importing.import_file), rich_help_panel="Catalog")(importing.import_file)
 looking.add_to(app)
 app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
 ordering.add_to(app)
