@@ -49,10 +49,10 @@ class WorldFleet(Fleet):
             self.world = self.later.pop(0)
         return found
 
-    async def _update(self, name: str, value: object) -> Verdict:
-        self.sent.append((name, value))
+    async def _update(self, name: str, *args: object) -> Verdict:
+        self.sent.append((name, args[0]))
         kind = InputKind.CATALOG if name == "apply-catalog" else InputKind.ORDER
-        sent = Input(arrival=len(self.sent), kind=kind, name=name, raw=[value], at_s=NOW)
+        sent = Input(arrival=len(self.sent), kind=kind, name=name, raw=list(args), at_s=NOW)
         judged = judge(replace(self.world, inbox=(sent,)), NOW)
         self.world = judged.world
         return judged.verdicts[0]
@@ -69,7 +69,7 @@ class Raising(WorldFleet):
     async def query(self, name: str, *args: object, answer: type[Any] | None = None) -> Any:
         raise self.error
 
-    async def _update(self, name: str, value: object) -> Verdict:
+    async def _update(self, name: str, *args: object) -> Verdict:
         raise self.error
 
     async def workers(self) -> dict[str, float]:
