@@ -102,7 +102,7 @@ class Foresight(View):
     """What is starting or stopping already, before the catalog."""
     unforeseen: tuple[str, ...] = ()
     """What this plan cannot know."""
-    counts: dict[StepKind, int] = {}
+    counts: Mapping[StepKind, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -283,9 +283,15 @@ def _steps(end: World, diary: _Diary) -> list[Step]:
         steps.append(_step(order, new, old))
     for replica, (order, stopped) in stops.items():
         if replica not in diary.begun:
-            kind = StepKind.STOP if _is_own_doing(end, stopped) else StepKind.EVICT
+            kind = StepKind.STOP if _is_own_doing(stopped) else StepKind.EVICT
             steps.append(_step(order, stopped, None, kind))
-    return sorted(steps, key=lambda step: (step.order, step.model, step.replica))
+    return _renumbered(sorted(steps, key=lambda step: (step.order, step.model, step.replica)))
+
+
+def _renumbered(steps: Sequence[Step]) -> list[Step]:
+    """Orders without gaps, from 1 on."""
+    orders = {order: number for number, order in enumerate(sorted({step.order for step in steps}), 1)}
+    return [step.model_copy(update={"order": orders[step.order]}) for step in steps]
 
 
 def _replaced(stops: Mapping[ReplicaId, tuple[int, Assignment]], new: Assignment) -> Assignment | None:
@@ -295,7 +301,7 @@ def _replaced(stops: Mapping[ReplicaId, tuple[int, Assignment]], new: Assignment
     return next(iter(same or mine), None)
 
 
-def _is_own_doing(end: World, stopped: Assignment) -> bool:
+def _is_own_doing(stopped: Assignment) -> bool:
     return stopped.stop is None or stopped.stop.cause in set(StopCause) - _FOR_OTHERS
 
 
@@ -347,4 +353,3 @@ def _unforeseen(end: World, complete: bool) -> Iterable[str]:
         yield f"not heard yet, so nothing is placed there: {', '.join(silent[:8])}"
     if not complete:
         yield "this plan was not followed to its end: what it begins is told, not everything it leads to"
-

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
-from llmgw.canonical import canonical_json
-
 MOST = 10
 MAX_BYTES = 128 * 1024
 """Of all kept catalogs together, compressed."""
@@ -53,11 +51,16 @@ class KeptCatalogs:
 
 def keep(kept: KeptCatalogs, raw: object, generation: int, digest: str, at_s: float | None) -> KeptCatalogs:
     """With one more catalog, and the oldest dropped until all fit."""
-    new = KeptCatalog(generation, digest, at_s, zlib.compress(canonical_json(raw), 9))
+    new = KeptCatalog(generation, digest, at_s, zlib.compress(_as_sent(raw), 9))
     catalogs, dropped = [*kept.catalogs, new][-MOST:], kept.dropped
     while catalogs and sum(len(item.packed) for item in catalogs) > MAX_BYTES:
         dropped = catalogs.pop(0).generation
     return KeptCatalogs(tuple(catalogs), dropped)
+
+
+def _as_sent(raw: object) -> bytes:
+    """In the order in which it was written, for whoever reads it again."""
+    return json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def pack(kept: KeptCatalogs) -> bytes:

@@ -4,7 +4,6 @@ The copy decides as the original would; nothing of it ever goes back.
 """
 
 import base64
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,13 +27,13 @@ def snapshot(carried: Mapping[str, Any], reports: Iterable[ReportRow]) -> Snapsh
     """`carried`: the answer to the query of that name. A record that cannot be read is left out and named."""
     parts = {name: base64.b64decode(text) for name, text in carried["parts"].items() if name in Parts.__annotations__}
     opened = carry.unpack(Seed.model_validate(carried["seed"]), Parts(**parts))
-    found: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
+    found: dict[str, Any] = {}
     unreadable = dict(opened.unreadable)
     for row in reports:
         if (adapter := KINDS.get(row.kind)) is None:
             continue  # of a newer version
         try:
-            found[row.kind][row.key] = adapter.validate_python(row.value)
+            found.setdefault(row.kind, {})[row.key] = adapter.validate_python(row.value)
         except ValidationError as error:
             unreadable[f"{row.kind} {row.key}"] = str(error.errors()[0]["msg"])
     return Snapshot(replace(opened.world, **found), unreadable)

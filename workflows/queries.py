@@ -65,7 +65,9 @@ class Queries:
             "parts": {k: base64.b64encode(v).decode() for k, v in packed.items()},
         }
 
-    @workflow.query(name=names.REPORTS, description="What nodes last reported, beside the carried state. Argument: page")
+    @workflow.query(
+        name=names.REPORTS, description="What nodes last reported, beside the carried state. Argument: page"
+    )
     def reports(self, page: int = 0) -> views.ReportsPage:
         return views.reports(self.state.world, self.state.moment(), page)
 

@@ -57,7 +57,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         rest: bytes = b"",
         kept: bytes = b"",
     ) -> None:
-        # With another number of arguments than today's, as an earlier version carried over, none is decoded by its type.
+        # Carried over by a version with another number of arguments, none of them is decoded by its type.
         self.state = FleetState(Seed.model_validate(seed), Parts(catalog, assignments, routes, rest, kept), _now_s())
         self._nodes: Lanes[NodeId] = Lanes()
         self._routers: Lanes[RouterId] = Lanes()
