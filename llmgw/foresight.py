@@ -221,7 +221,7 @@ def _endpoints(world: World) -> Counter[ModelName]:
 
 
 def _told(before: World, verdict: Verdict, end: World, diary: _Diary, *, complete: bool) -> Foresight:
-    steps = _steps(end, diary)
+    steps = _steps(diary)
     by_model: dict[ModelName, list[Step]] = {}
     for step in steps:
         by_model.setdefault(step.model, []).append(step)
@@ -270,7 +270,7 @@ def _outlook(name: ModelName, before: World, end: World, diary: _Diary, steps: S
     )
 
 
-def _steps(end: World, diary: _Diary) -> list[Step]:
+def _steps(diary: _Diary) -> list[Step]:
     """Each stop beside the start that takes its place, in the order in which they begin."""
     stops = dict(sorted(diary.ended.items(), key=lambda item: (item[1][0], item[0])))
     steps: list[Step] = []
