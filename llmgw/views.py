@@ -22,13 +22,14 @@ from llmgw.showing.fleet_rows import (
 )
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
-from llmgw.showing.status import RouterRow, Status, status
+from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
 
 __all__ = [
     "CatalogPart",
     "CatalogVersionRow",
     "DeviceRow",
+    "DeviceState",
     "EndpointsPage",
     "Explanation",
     "HistoryPage",
@@ -42,6 +43,7 @@ __all__ = [
     "ReportRow",
     "ReportsPage",
     "RouterRow",
+    "RunRow",
     "Status",
     "TargetsPage",
     "WaitingRow",

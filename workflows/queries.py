@@ -23,7 +23,13 @@ class Queries:
 
     @workflow.query(name=names.STATUS, description="The fleet in one page: phase, models, nodes, routers, refusals")
     def status(self) -> views.Status:
-        return views.status(self.state.world, self.state.recent, _now_s())
+        info = workflow.info()
+        run = views.RunRow(
+            events=info.get_current_history_length(),
+            bytes=info.get_current_history_size(),
+            continued=self.state.seed.runs,
+        )
+        return views.status(self.state.world, self.state.recent, _now_s(), run, self.state.kept.note())
 
     @workflow.query(name=names.MODELS, description="Models: wanted, ready, waiting and why. Argument: page")
     def models(self, page: int = 0) -> views.ModelsPage:

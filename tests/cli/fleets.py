@@ -23,7 +23,7 @@ from tests.core.worlds import NOW
 from workflows.client import Fleet
 
 QUERIES: dict[str, Callable[..., Any]] = {
-    "status": lambda fleet: views.status(fleet.world, fleet.recent, NOW),
+    "status": lambda fleet: views.status(fleet.world, fleet.recent, NOW, catalogs_note=fleet.kept.note()),
     "models": lambda fleet, page=0: views.models(fleet.world, NOW, page, 2),
     "replicas": lambda fleet, page=0: views.replicas(fleet.world, NOW, page, 2),
     "nodes": lambda fleet, page=0: views.nodes(fleet.world, NOW, page, 2),
