@@ -83,7 +83,7 @@ def _plan(meters: Meters, args: tuple[Any, ...], plan: Plan, seconds: float) -> 
 def _dispatch(meters: Meters, args: tuple[Any, ...], answer: DispatchAnswer, seconds: float) -> None:
     del seconds
     call: DispatchCall = args[0]
-    kinds: dict[str, str] = {s.replica: "start" for s in call.starts} | {s.replica: "stop" for s in call.stops}
+    kinds = {**{s.replica: "start" for s in call.starts}, **{s.replica: "stop" for s in call.stops}}
     refusals = {r.subject: r.refusal.code for r in answer.refused if r.refusal is not None}
     for subject, kind in kinds.items():
         meters.count(meters.commands, kind, _result(answer.outcome, refusals.get(subject)))

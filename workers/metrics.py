@@ -8,6 +8,7 @@ counts. To add a gauge: a row in `ROWS`, and one in docs/metrics.md.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -41,7 +42,7 @@ def _one(value: Callable[[views.Status], float]) -> Callable[[Reading], Iterable
 
 
 def _states(
-    kinds: Iterable[str], of: Callable[[views.Status], Mapping[str, int]]
+    kinds: Iterable[str], of: Callable[[views.Status], Mapping[Any, int]]
 ) -> Callable[[Reading], list[Labelled]]:
     """Every state, also those that nothing is in: a series that comes and goes makes rates and alerts wrong."""
     states = tuple(kinds)
@@ -74,17 +75,25 @@ def _refused(found: Reading) -> list[Labelled]:
     return [((name,), float(count)) for name, count in sorted(names.items())]
 
 
+def _longest_s(status: views.Status) -> float:
+    return max((waiting.age_s for waiting in status.waiting), default=0.0)
+
+
+def _phases(found: Reading) -> list[Labelled]:
+    return [((phase,), float(phase is found.status.phase)) for phase in views.Phase]
+
+
 ROWS: Sequence[Row] = (
     Row("llmgw_fleet_models", "Models by what routers are told", _states(ModelState, lambda s: s.models), ("state",)),
     Row("llmgw_fleet_replicas", "Replicas by state", _states(ReplicaState, lambda s: s.replicas), ("state",)),
     Row("llmgw_fleet_nodes", "Nodes by state", _states(NodeState, lambda s: s.nodes), ("state",)),
     Row("llmgw_fleet_devices", "Devices by state", _states(views.DeviceState, lambda s: s.device_states), ("state",)),
-    Row("llmgw_fleet_phase", "1 for what the fleet does now", lambda f: _phases(f.status), ("phase",)),
+    Row("llmgw_fleet_phase", "1 for what the fleet does now", _phases, ("phase",)),
     Row("llmgw_fleet_endpoints", "Endpoints that routers are told", _one(lambda s: s.endpoints)),
     Row("llmgw_fleet_generation", "Generation of the catalog in force", _one(lambda s: s.generation)),
     Row("llmgw_fleet_waiting", "Things that are wanted and not done", _one(lambda s: s.waiting_total)),
     Row("llmgw_fleet_waiting_reasons", "Things that wait, by why", _waiting, ("reason",)),
-    Row("llmgw_fleet_waiting_longest_seconds", "How long the longest has waited", _one(lambda s: _longest_s(s))),
+    Row("llmgw_fleet_waiting_longest_seconds", "How long the longest has waited", _one(_longest_s)),
     Row("llmgw_fleet_warnings", "What needs a person", _one(lambda s: len(s.warnings))),
     Row("llmgw_fleet_refusals", "Refused inputs kept in the status", _one(lambda s: len(s.refusals))),
     Row("llmgw_fleet_refused_inputs", "Refused inputs kept in the status, by what was sent", _refused, ("input",)),
@@ -110,14 +119,6 @@ ROWS: Sequence[Row] = (
         counts=True,
     ),
 )
-
-
-def _longest_s(status: views.Status) -> float:
-    return max((waiting.age_s for waiting in status.waiting), default=0.0)
-
-
-def _phases(status: views.Status) -> list[Labelled]:
-    return [((phase,), float(phase is status.phase)) for phase in views.Phase]
 
 
 class _Page(Collector):

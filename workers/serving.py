@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from temporalio.client import WorkflowQueryFailedError
@@ -34,9 +34,12 @@ FILES = {
 }
 """The page's own files: no build step, and nothing from anywhere else."""
 OPEN = frozenset({*FILES, "/metrics", "/healthz"})
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 HEADERS = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -135,7 +138,7 @@ def _file(name: str) -> Callable[[web.Request], Awaitable[web.FileResponse]]:
 # --- who may look --------------------------------------------------------------------------------------------------
 
 
-def guarded(tokens: Sequence[str]) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def guarded(tokens: Sequence[str]) -> Middleware:
     """Lets through what is open, and whoever brings one of `tokens`; everybody when there are none."""
 
     @web.middleware

@@ -67,7 +67,7 @@ export function waiting(status, origin) {
     return make("li", {}, age(item.age_s, origin), make("div", {}, why(item.subject, item.subject), ` ${item.text}`, item.left_s ? "" : left));
   });
   const more = status.waiting_total - status.waiting.length;
-  return more > 0 ? [...rows, make("li", {}, "", `and ${more} more`)] : rows;
+  return more > 0 ? [...rows, make("li", {}, make("span"), `and ${more} more`)] : rows;
 }
 
 function swatch(model, palette) {
@@ -145,13 +145,13 @@ function cell(device, byId, palette) {
 }
 
 export function events(status, origin) {
-  if (!status.events.length) return [make("li", {}, "", "Nothing has happened lately.")];
+  if (!status.events.length) return [make("li", {}, make("span"), "Nothing has happened lately.")];
   return status.events.map((event) =>
     make("li", {}, age(event.age_s, origin), make("div", {}, why(event.subject, event.subject, { "data-key": null }), ` ${event.text}`)));
 }
 
 export function routers(status, origin) {
-  if (!status.routers.length) return [make("li", {}, "", "No routers: `llmgw routers add URL` adds one.")];
+  if (!status.routers.length) return [make("li", {}, make("span"), "No routers: `llmgw routers add URL` adds one.")];
   return status.routers.map((router) => {
     const word = router.heard === null ? "unknown" : !router.heard ? "silent" : router.current ? "ready" : "behind";
     const held = router.confirmed_revision < 0 ? "has no table yet" : `has table ${router.confirmed_revision}`;

@@ -68,7 +68,8 @@ function tell() {
   if (!byId("key").hidden) return;
   const since = now() - heard;
   const late = heard && since > LATE_S;
-  const text = !heard ? problem || "asking…" : late ? `${problem || "no answer"}: this is ${lasting(since)} old` : "live";
+  const old = heard ? `${problem || "no answer"}: this is ${lasting(since)} old` : problem || "asking…";
+  const text = heard && !late && !problem ? "live" : old;
   byId("age").className = late || problem ? "state bad" : "quiet";
   byId("age").textContent = text;
 }
