@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.asking import ask
 from cli.failures import REFUSED, USAGE, CommandError
 from cli.output import AsJson, AsYaml, Form, form_of, text_of, warn
+from cli.outside import Session
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from cli.foreign_text import Foreign
@@ -64,6 +66,37 @@ def import_file(
     else:
         _write(output, text)
     warn(*_report(file, found, foreign.lines))
+
+
+def export(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A catalog's file, in place of the one in force.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
+    as_json: AsJson = False,
+    as_yaml: AsYaml = False,
+) -> None:
+    """Print the catalog in force as YAML that `apply` takes, in one plain form.
+
+    Defaults are left out, anchors spread, and what has no order is sorted, so that two exports of the same content are
+    the same text: keep them in version control. Nodes and routers that were added beside the catalog are not in it.
+    """
+    from cli.catalogs import checked  # late, as above
+    from cli.versions import kept_catalog, understood
+    from llmgw.catalog import plain
+
+    form = form_of(as_json, as_yaml)
+    session: Session = context.obj
+    if file is None:
+        catalog = understood(ask(session, kept_catalog), "the catalog in force")
+    else:
+        _, catalog = checked(file)
+    text = text_of(plain(catalog), Form.JSON if form is Form.JSON else Form.YAML)
+    if output is None:
+        print(text)
+    else:
+        _write(output, text)
 
 
 def _foreign(file: Path) -> "Foreign":

@@ -9,8 +9,12 @@ import yaml
 from cli.catalog_file import read
 from cli.failures import REFUSED, USAGE
 from cli.importing import Kind
+from llmgw.catalog import catalog_digest
 from llmgw.importing.kinds import SOURCES
-from tests.cli.fleets import Command
+from llmgw.world import World
+from tests.cli.fleets import Command, WorldFleet
+from tests.core.catalogs import Raw, model
+from tests.core.catalogs import accepted as accepted_catalog
 from tests.imports.files import CASES, name_of
 
 SWAP = str(CASES / "llama-swap" / "aider-qwq-coder.yaml")
@@ -99,3 +103,36 @@ def test_a_broken_file_is_refused_without_a_traceback(text: str) -> None:
     assert done.exit_code in (USAGE, REFUSED)
     assert "Traceback" not in done.stderr
     assert done.stderr
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+def test_the_catalog_in_force_is_exported_in_one_plain_form_that_means_the_same(tmp_path: Path) -> None:
+    raw: Raw = {"models": [model("b", aliases=["z", "c"]), model("a", priority=0)], "policy": {"settle_s": 60.0}}
+    fleet = WorldFleet(World(fleet="main", installation="i", epoch=1, seq=0))
+    command = Command(fleet)
+    file = tmp_path / "catalog.json"
+    file.write_text(json.dumps(raw))
+    done = command("apply", str(file), "--no-wait")
+    assert done.exit_code == 0, done.stderr
+    out = tmp_path / "out.yaml"
+    assert command("export", "-o", str(out)).exit_code == 0
+    again = accepted_catalog(yaml.safe_load(out.read_text()))
+    assert catalog_digest(again) == catalog_digest(accepted_catalog(raw))
+    assert [m.name for m in again.models] == ["a", "b"]
+    assert "priority" not in out.read_text()
+
+
+@pytest.mark.parametrize("form", ["--json", "--yaml"])
+def test_a_file_is_exported_without_a_fleet_and_again_gives_the_same_text(tmp_path: Path, form: str) -> None:
+    file = tmp_path / "catalog.yaml"
+    file.write_text("models:\n- &m {name: '1e3', profiles: [{name: p, engine: stub, args: [no, '0o17', '~']}]}\n")
+    first = Command()("export", str(file), form)
+    assert first.exit_code == 0
+    file.write_text(first.stdout)
+    assert Command()("export", str(file), form).stdout == first.stdout
+    found = read(file).raw
+    assert found == {
+        "models": [{"name": "1e3", "profiles": [{"name": "p", "engine": "stub", "args": ["no", "0o17", "~"]}]}]
+    }
