@@ -11,6 +11,7 @@ from cli.failures import REFUSED, USAGE
 from cli.importing import Kind
 from llmgw.catalog import catalog_digest
 from llmgw.importing.kinds import SOURCES
+from llmgw.kept_catalogs import keep
 from llmgw.world import World
 from tests.cli.fleets import Command, WorldFleet
 from tests.core.catalogs import Raw, model
@@ -110,12 +111,9 @@ def test_a_broken_file_is_refused_without_a_traceback(text: str) -> None:
 
 def test_the_catalog_in_force_is_exported_in_one_plain_form_that_means_the_same(tmp_path: Path) -> None:
     raw: Raw = {"models": [model("b", aliases=["z", "c"]), model("a", priority=0)], "policy": {"settle_s": 60.0}}
-    fleet = WorldFleet(World(fleet="main", installation="i", epoch=1, seq=0))
+    fleet = WorldFleet(World(fleet="main", installation="i", epoch=1, seq=0, generation=1))
+    fleet.kept = keep(fleet.kept, raw, 1, "1" * 32, None)
     command = Command(fleet)
-    file = tmp_path / "catalog.json"
-    file.write_text(json.dumps(raw))
-    done = command("apply", str(file), "--no-wait")
-    assert done.exit_code == 0, done.stderr
     out = tmp_path / "out.yaml"
     assert command("export", "-o", str(out)).exit_code == 0
     again = accepted_catalog(yaml.safe_load(out.read_text()))
