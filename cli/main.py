@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from cli import catalogs, importing, looking, ordering, planning, processes, versions
 from cli.applying import apply
+from cli.doctor import doctor
 from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
 from cli.output import warn
@@ -175,6 +176,7 @@ for _name, _command in CATALOG_COMMANDS.items():
     app.command(_name, help=told(_command), rich_help_panel="Catalog")(_command)
 looking.add_to(app)
 app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
+app.command("doctor", help=told(doctor), rich_help_panel=looking.PANEL)(doctor)
 ordering.add_to(app)
 
 
