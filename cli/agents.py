@@ -44,7 +44,7 @@ def _asked(session: Session, url: str, **parameters: str) -> Iterator["httpx.Res
     wait = httpx.Timeout(10.0, read=None if "follow" in parameters else 10.0)
     try:
         with (
-            session.outside.agents(_headers(session.target.token_file)) as client,
+            session.outside.agents(headers(session.target.token_file)) as client,
             client.stream("GET", url, params=parameters, timeout=wait) as answer,
         ):
             if answer.status_code != 200:
@@ -66,8 +66,8 @@ def _refusal(url: str, status: int, body: str) -> CommandError:
     return CommandError(REFUSED, f"the agent answers {status}: {text}")
 
 
-def _headers(token_file: Path | None) -> dict[str, str]:
-    """The token on the file's first line that holds one."""
+def headers(token_file: Path | None) -> dict[str, str]:
+    """What lets us in: the token on the file's first line that holds one."""
     if token_file is None:
         return {}
     try:

@@ -4,6 +4,7 @@ The plane's queries, its details in Temporal's UI and the commands of `llmgw` ar
 and nothing they derive is ever stored. Ages and durations are seconds; no page carries an instant or a secret.
 """
 
+from llmgw.showing.catalogs import CatalogPart, CatalogVersionRow, HistoryPage, catalog_part, history
 from llmgw.showing.details import fleet_table
 from llmgw.showing.explain import Explanation, explain
 from llmgw.showing.fleet_rows import (
@@ -20,13 +21,18 @@ from llmgw.showing.fleet_rows import (
     replicas,
 )
 from llmgw.showing.phases import Phase, phase
-from llmgw.showing.status import RouterRow, Status, status
+from llmgw.showing.reports import ReportRow, ReportsPage, reports
+from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
 
 __all__ = [
+    "CatalogPart",
+    "CatalogVersionRow",
     "DeviceRow",
+    "DeviceState",
     "EndpointsPage",
     "Explanation",
+    "HistoryPage",
     "ModelRow",
     "ModelsPage",
     "NodeRow",
@@ -34,17 +40,23 @@ __all__ = [
     "Phase",
     "ReplicaRow",
     "ReplicasPage",
+    "ReportRow",
+    "ReportsPage",
     "RouterRow",
+    "RunRow",
     "Status",
     "TargetsPage",
     "WaitingRow",
+    "catalog_part",
     "endpoints",
     "explain",
     "fleet_table",
+    "history",
     "models",
     "nodes",
     "phase",
     "replicas",
+    "reports",
     "status",
     "targets",
 ]

@@ -6,6 +6,7 @@ Knows the catalog's fields and no kind of file. Judges nothing: `llmgw.importing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
 
 
@@ -58,6 +59,15 @@ class ProfileDraft:
                 stop_limit_s=self.stop_limit_s,
             ),
         }
+
+
+TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
+FILL_IN = "fill in how it is launched, then set its replicas: 0 until then"
+
+
+def to_fill_in(at: Path, devices: Devices | None = None, command: tuple[str, ...] = TO_FILL_IN) -> ProfileDraft:
+    """The profile of a model whose launch the file does not say, or llmgw cannot do: for a model of 0 replicas."""
+    return ProfileDraft(at, "main", "command", command=command, devices=devices)
 
 
 @dataclass(frozen=True, slots=True)

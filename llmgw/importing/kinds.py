@@ -67,10 +67,8 @@ NO_MODELS = "it describes no models"
 
 OTHERS: tuple[Other, ...] = (
     Other("a list of GPUStack's inference backends", lambda raw: "backend_name" in raw, NO_MODELS),
-    Other(
-        "a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} that llmgw could start"
-    ),
-    Other("a router's list of endpoints", lambda raw: "static_backends" in raw, f"{NO_MODELS} that llmgw could start"),
+    Other("a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} to start"),
+    Other("a router's list of endpoints", lambda raw: "static_backends" in raw, f"{NO_MODELS} to start"),
     Other("a scaler of AIBrix", _kind("PodAutoscaler"), NO_MODELS),
     Other("a resource of AIBrix", _api("aibrix.ai"), NOT_READ),
     Other("a runtime of KServe", _kind("ServingRuntime", "ClusterServingRuntime"), NO_MODELS),

@@ -59,7 +59,6 @@ def host_memory(part: Part, key: str) -> str | None:
         return None
     size = memory_size(text)
     if size is None:
-        part.account.carried.discard((*part.at, key))
         part.lose(key, "no size of memory")
     return size
 

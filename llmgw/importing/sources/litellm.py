@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
 from llmgw.importing.launching import source_of
-from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
 
 OWN_ALWAYS = frozenset({"hosted_vllm", "vllm", "ollama", "ollama_chat", "lm_studio", "llamafile", "xinference"})
@@ -27,8 +26,6 @@ SELF_HOSTED = OWN_ALWAYS | {
     "llama.cpp",
 }
 """Providers that may be one: with an api_base of a private network."""
-
-TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
 
 A_PROXY_S = "a proxy's own setting: llmgw's routers have settings of their own, in docs/processes.md"
 NO_FALLBACK = "a model's profiles are tried in their order; one model does not stand in for another"
@@ -194,6 +191,5 @@ def _profile(backend: _Backend, document: Part) -> ProfileDraft:
         why = "vllm on 1 whole device: the file does not say how it is launched"
         document.account.assume(backend.at, why)
         return ProfileDraft(backend.at, "vllm", "vllm", devices=Devices(1), weights=weights, weight=backend.weight)
-    why = "the file does not say how it is launched: fill in `command` and devices, then set replicas (0 until then)"
-    document.account.assume(backend.at, why)
-    return ProfileDraft(backend.at, "main", "command", command=TO_FILL_IN, weight=backend.weight)
+    document.account.assume(backend.at, f"the file does not say how it is launched: {FILL_IN}")
+    return replace(to_fill_in(backend.at), weight=backend.weight)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
 from llmgw.importing.kubernetes import (
     A_CONTAINER,
     CLUSTER_ONLY,
@@ -36,6 +36,7 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
     "enforceEager": ("--enforce-eager", "--no-enforce-eager"),
 }
 
+NO_WEIGHTS = "its modelURL is no repository of the hub and no absolute path: nothing that could be loaded"
 NO_AUTOSCALING = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 
 NOT_CARRIED: Mapping[str, str] = {
@@ -139,7 +140,11 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
     title, source = spec.text("name"), spec.text("modelURL")
     weights = source_of(source or "")
     if source is None or weights is None or unfillable(source):
-        spec.account.drop(spec.at, "its modelURL is no repository of the hub and no absolute path: nothing to load")
+        spec.account.drop(spec.at, NO_WEIGHTS if title else "it has no name and no modelURL that can be used")
+        if title:
+            spec.account.carry((*spec.at, "name"))
+            spec.account.assume(spec.at, FILL_IN)
+            yield ModelDraft(spec.at, title, (to_fill_in(spec.at),), (), 0, 0)
         return
     launch = launch_of("vllm", spec.account, spec.at, weights)
     _configured(launch, spec.part("vllmConfig"))
@@ -179,7 +184,6 @@ def _devices(launch: Launch, spec: Part) -> Devices | None:
     stated = spec.whole("requestGPU")
     kind = spec.text("requestGPUType")
     if kind is not None:
-        spec.account.carried.discard((*spec.at, "requestGPUType"))
         spec.lose("requestGPUType", "it names a resource of Kubernetes: give the kind of device in `accelerators`")
     return launch.devices(None if stated is None else min(stated, 1024))
 
