@@ -68,6 +68,8 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     used = {a.spec for a in draft.assignments.values()} if new_specs else set()
     wishes = _tidied(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
+    if (pause := holding.paused(after, draft.now_s)) is not None and pause.until_s is not None:
+        draft.wake(pause.until_s)
     if after.settling_since_s is not None and not settled:
         draft.wake(holding.settle_until_s(after))
     known = difference.changed(world.known, difference.known_of(draft))
@@ -117,16 +119,17 @@ def _tidied(draft: Draft) -> Wishes:
     scales = {k: s for k, s in world.wishes.scales.items() if s.until_s is None or draft.now_s < s.until_s}
     heard = {id_ for id_ in world.wishes.confirmed_lost if (v := draft.survey.of(id_)) is not None and v.judges}
     takeover_s = None if world.fenced_by is not None and world.wishes.takeover_s else world.wishes.takeover_s
-    if not gone and not heard and len(scales) == len(world.wishes.scales) and takeover_s == world.wishes.takeover_s:
-        return world.wishes
-    return replace(
+    pause = holding.paused(world, draft.now_s)
+    tidied = replace(
         world.wishes,
         leaving={k: v for k, v in world.wishes.leaving.items() if k not in gone},
         tasks=tuple(t for t in world.wishes.tasks if t.node not in gone),
         scales=scales,
         confirmed_lost={k: v for k, v in world.wishes.confirmed_lost.items() if k not in heard},
         takeover_s=takeover_s,
+        pause=pause,
     )
+    return world.wishes if tidied == world.wishes else tidied
 
 
 def _jump(world: World, seen: Survey) -> int | None:
