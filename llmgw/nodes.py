@@ -123,7 +123,8 @@ def _state(world: World, id_: NodeId, seen: Seen | None, doubt: str) -> tuple[No
         return (NodeState.LOST if confirmed else NodeState.UNKNOWN), note
     if seen.owner is not None and seen.owner != Owner(installation=world.installation, fleet=world.fleet):
         owner = f"installation {seen.owner.installation}, fleet {seen.owner.fleet}"
-        return NodeState.FOREIGN, f"its agent belongs to {owner}; `llmgw agent release` there gives it up"
+        mend = f"`llmgw nodes release {id_} --owner {seen.owner.installation}/{seen.owner.fleet}` has it forget that"
+        return NodeState.FOREIGN, f"its agent belongs to {owner}; {mend}"
     if doubt:
         return NodeState.SET_ASIDE, doubt
     return NodeState.HEALTHY, ""
