@@ -265,6 +265,16 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """The plane watches and publishes, and starts and stops nothing."""
+
+    since_s: float
+    until_s: float | None = None
+    """Epoch seconds. None: until it is told to go on."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTask:
     """A command for one node outside scheduling; told until the node has answered."""
 
@@ -297,6 +307,9 @@ class Wishes:
     """The version that is not wanted: the last good one runs instead."""
     tasks: tuple[NodeTask, ...] = ()
     takeover_s: float | None = None
+    pause: Pause | None = None
+    confirmed_machines: Mapping[NodeId, str] = field(default_factory=dict)
+    """Node -> id of the machine that an operator says is the one."""
 
 
 # --- why nothing happens -------------------------------------------------------------------------------------------

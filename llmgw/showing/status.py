@@ -257,6 +257,8 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return f"nothing is started or stopped until deciding works again: {recent.safe_mode}"
         case Phase.OVERTAKEN:
             return f"newer commands than ours are remembered out there; {_heard(scene)} before anything is commanded"
+        case Phase.PAUSED:
+            return _paused(scene)
         case Phase.SETTLING:
             return f"nothing is started or stopped before the nodes are heard; {_heard(scene)}"
         case Phase.NO_CATALOG:
@@ -269,6 +271,16 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return f"nothing is under way; out of order: {'; '.join(_out_of_order(scene))}"
         case Phase.STEADY:
             return "everything wanted is ready"
+
+
+def _paused(scene: Scene) -> str:
+    pause = scene.world.wishes.pause
+    if pause is None:
+        return ""
+    why = f"{pause.reason}; " if pause.reason else ""
+    left_s = scene.left_s(pause.until_s)
+    ends = "`llmgw resume` goes on" if left_s is None else f"goes on in {lasting(left_s)}, or with `llmgw resume`"
+    return f"{why}nothing is started or stopped for {lasting(scene.age_s(pause.since_s))} already; {ends}"
 
 
 def _out_of_order(scene: Scene) -> list[str]:
