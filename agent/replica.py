@@ -12,6 +12,7 @@ from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.cgroups import Cgroups
 from agent.contained import Contained
 from agent.containers import ContainerTool, Mount
 from agent.devices import Known
@@ -74,6 +75,7 @@ class Surroundings:
     logs: EngineLogs
     ledger: LedgerFile
     census: CensusTaker
+    cgroups: Cgroups
     prober: Prober
     devices: Callable[[], Known]
     look_at_devices: Callable[[], Awaitable[Known]] | None
@@ -268,6 +270,7 @@ class Replica:
         except OSError as error:
             self._fail(f"cannot execute {executable}: {error.strerror}")
             return None
+        self._around.cgroups.enter(self.record.replica, engine.pid)
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine
@@ -413,13 +416,17 @@ class Replica:
         await bring_down(self._engine, self._survivors, ladder, self._on_step, self._on_stuck)
 
     async def _survivors(self) -> tuple[Process, ...]:
-        processes = processes_of(self.record, self._around.settings.node, await self._around.census.take())
+        around, census = self._around, await self._around.census.take()
+        grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
+        processes = processes_of(self.record, around.settings.node, census, grouped)
         if self._container is None:
             return processes
         return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
 
     def _on_step(self, step: StopStep) -> None:
         self._ends_by_force = step is StopStep.KILL
+        if self._ends_by_force:
+            self._around.cgroups.kill(self.record.replica)
         if self.record.stop is not None and self.record.stop.step is not step:
             self.update(stop=self.record.stop.model_copy(update={"step": step}))
             self._around.ledger.save_soon()
