@@ -94,7 +94,9 @@ class Node:
         contained = await self._contained()
         running = {one.replica: one.record for one in contained if one.runs and one.record is not None}
         census = await self.census.take()
-        recovered = recover(read_ledger(path), census, self.boot_id, self.settings.node, self.home, running)
+        recovered = recover(
+            read_ledger(path), census, self.boot_id, self.settings.node, self.home, running, self.machine_id
+        )
         await self._clear([one.name for one in contained if one.replica not in recovered.ledger.records])
         for note in recovered.notes:
             log.warning("recovered", note=note)
@@ -271,6 +273,7 @@ class Node:
     def _snapshot(self) -> Ledger:
         return Ledger(
             boot_id=self.boot_id,
+            machine_id=self.machine_id,
             token=self.token,
             records={replica.record.replica: replica.record for replica in self.replicas.values()},
             resting_ports=self.ports.resting,
