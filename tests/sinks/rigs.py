@@ -18,6 +18,7 @@ import pytest
 from activities.sinks.haproxy_text import backend_of
 
 ENVOY_BOOTSTRAP = Path(__file__).parent.parent.parent / "deploy" / "routers" / "envoy.yaml"
+TLS = httpx.create_ssl_context()
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
 
@@ -89,7 +90,7 @@ class Rig:
 
 async def answering(url: str) -> None:
     """Wait until something answers HTTP there."""
-    async with asyncio.timeout(START_LIMIT_S), httpx.AsyncClient(trust_env=False) as client:
+    async with asyncio.timeout(START_LIMIT_S), httpx.AsyncClient(trust_env=False, verify=TLS) as client:
         while True:
             try:
                 await client.get(url)
@@ -242,8 +243,59 @@ class EnvoyRig(Rig):
         path.with_name("new").replace(path)
 
 
+@dataclass
+class SmgRig(Rig):
+    kind: str = "smg"
+
+    async def prepare(self) -> None:
+        self.door = self.url = f"http://127.0.0.1:{free_port()}"
+        (self.directory / "key").write_text("s3cret\n")
+        self.settings = {
+            "state": f"{self.directory}/told",
+            "key_file": f"{self.directory}/key",
+            "metrics": f"http://127.0.0.1:{free_port()}",
+        }
+
+    def argv(self) -> list[str]:
+        command = program("smg", "pip install smg")
+        port, metrics = (url.rpartition(":")[2] for url in (self.door, self.settings["metrics"]))
+        return [
+            *(command, "launch", "--host", "127.0.0.1", "--port", port, "--enable-igw", "--policy", "round_robin"),
+            *("--prometheus-host", "127.0.0.1", "--prometheus-port", metrics),
+            *("--control-plane-api-keys", "llmgw:llmgw:admin:s3cret"),
+            *self.discovery(),
+        ]
+
+    def discovery(self) -> list[str]:
+        return []
+
+    def ready_url(self) -> str:
+        return f"{self.door}/liveness"
+
+    def spoil(self) -> None:
+        with httpx.Client(base_url=self.url, headers={"authorization": "Bearer s3cret"}, trust_env=False) as client:
+            worker = client.get("/workers").json()["workers"][0]
+            client.delete(f"/workers/{worker['id']}").raise_for_status()
+
+
+@dataclass
+class SmgFileRig(SmgRig):
+    kind: str = "smg-file"
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        self.settings = {**self.settings, "file": f"{self.directory}/workers.json"}
+        (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
+
+    def discovery(self) -> list[str]:
+        return ["--discovery-provider", "file", "--discovery-file", self.settings["file"]]
+
+    def spoil(self) -> None:
+        (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
+
+
 RIGS: Mapping[str, type[Rig]] = {
-    rig.kind: rig for rig in (NativeRig, HAProxyRig, EnvoyRig, PickerRig, StackRig, PrometheusRig)
+    rig.kind: rig for rig in (NativeRig, HAProxyRig, EnvoyRig, SmgRig, SmgFileRig, PickerRig, StackRig, PrometheusRig)
 }
 
 
