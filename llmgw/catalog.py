@@ -7,6 +7,7 @@ refused. Absent fields have the defaults shown, and writing a default out change
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -359,27 +360,31 @@ class Catalog(Part):
         """The model called `name` (not an alias), or None."""
         return next((m for m in self.models if m.name == name), None)
 
+    @cached_property
+    def plainly(self) -> Mapping[str, Any]:
+        """See `plain`."""
+        raw: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        for section, key in (("pools", "name"), ("nodes", "id"), ("routers", "id"), ("models", "name")):
+            if section in raw:
+                raw[section].sort(key=lambda item, key=key: item[key])
+        for model in raw.get("models", ()):
+            if "aliases" in model:
+                model["aliases"].sort()
+        return raw
 
-def plain(catalog: Catalog) -> dict[str, Any]:
+
+def plain(catalog: Catalog) -> Mapping[str, Any]:
     """`catalog` as JSON types, defaults left out; the same content in any order gives the same value.
 
-    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here.
+    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here. Made once for a
+    catalog, which never changes: nobody may change what this gives either.
     """
-    raw: dict[str, Any] = catalog.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for section, key in (("pools", "name"), ("nodes", "id"), ("routers", "id"), ("models", "name")):
-        if section in raw:
-            raw[section].sort(key=lambda item, key=key: item[key])
-    for model in raw.get("models", ()):
-        if "aliases" in model:
-            model["aliases"].sort()
-    return raw
+    return catalog.plainly
 
 
 def catalog_digest(catalog: Catalog) -> str:
     """32 hex digits naming the content. `allow_removals`, key order and written-out defaults do not matter."""
-    raw = plain(catalog)
-    raw.pop("allow_removals", None)
-    return canonical.digest(raw)
+    return canonical.digest({key: value for key, value in plain(catalog).items() if key != "allow_removals"})
 
 
 def catalog_bytes(catalog: Catalog) -> int:

@@ -221,8 +221,16 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return "" if scene.world.held is None else scene.world.held.text
         case Phase.CONVERGING:
             return "; ".join(unfinished(scene.world, scene.now_s))
+        case Phase.DEGRADED:
+            return f"nothing is under way; out of order: {'; '.join(_out_of_order(scene))}"
         case Phase.STEADY:
             return "everything wanted is ready"
+
+
+def _out_of_order(scene: Scene) -> list[str]:
+    """What nothing is being done about, in words; the longest first."""
+    longest = sorted(scene.world.waiting.values(), key=lambda w: (w.since_s, w.subject))
+    return [f"{w.subject} {w.text}" for w in longest[:3]] or list(unfinished(scene.world, scene.now_s))
 
 
 def _heard(scene: Scene) -> str:
@@ -279,6 +287,10 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
+        *(
+            f"the carried record of {name} could not be read: {record.problem}"
+            for name, record in sorted(scene.world.unreadable.items())
+        ),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:
