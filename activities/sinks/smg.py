@@ -9,7 +9,7 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from activities.sinks.book import Book, Place, write_whole
@@ -19,13 +19,13 @@ from activities.sinks.sink import RouterError
 from activities.sinks.smg_api import FLEET_LABEL, REPLICA_LABEL, Worker, WorkerApi, WorkerModel, WorkerSpec, api_of
 from llmgw.ids import ReplicaId
 from llmgw.sentences import names_shown
-from llmgw.wire import Endpoint, EngineUsage
+from llmgw.wire import Endpoint, EngineUsage, Token
 
 APPLY_LIMIT_S = 2.0
 LOOK_S = 0.03
 LISTED_WITHIN_S = 10.0
 """How long an added worker may take to be listed."""
-NOTHING_LISTED_S = 3.0
+LONGEST_PATIENCE_S = 600.0
 
 
 @contextlib.asynccontextmanager
@@ -40,13 +40,44 @@ async def through_file(place: Place) -> AsyncIterator[Control]:
         yield FileControl(api, place.path("file"))
 
 
+class Absent:
+    """Which workers that were told and are not listed count as lost: smg was restarted, or cannot reach them.
+
+    After each telling workers are given some time to be listed, and more each time that was in vain. Once all were
+    listed, or at the first look of all, nobody has to be waited for.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._token: Token | None = None
+        self._told_s = float("-inf")
+        self._patience_s = LISTED_WITHIN_S
+        self._in_vain = False
+
+    def told(self, token: Token) -> None:
+        """The router was told a moment ago."""
+        self._token, self._told_s = token, self._clock()
+
+    def lost(self, token: Token, absent: Sequence[ReplicaId]) -> Sequence[ReplicaId]:
+        """Those of the absent that should have been listed by now."""
+        if self._token not in (None, token):
+            self._told_s = self._clock()
+            self._patience_s = min(LONGEST_PATIENCE_S, 2 * self._patience_s) if self._in_vain else LISTED_WITHIN_S
+        self._token = token
+        if not absent:
+            self._told_s = float("-inf")
+        is_late = self._clock() - self._told_s >= self._patience_s
+        self._in_vain = bool(absent) and is_late
+        return absent if is_late else ()
+
+
 class _Control(ABC):
     """What both ways share: waiting until nothing withdrawn is picked, and what the list says of use."""
 
     def __init__(self, api: WorkerApi) -> None:
         self._api = api
         self._counting = Counting()
-        self._missing_since: dict[ReplicaId, float] = {}
+        self._absent = Absent()
 
     async def _withdrawn(self, book: Book) -> None:
         """Wait until no worker is picked that is not in the book."""
@@ -60,13 +91,6 @@ class _Control(ABC):
     @abstractmethod
     def _strange(self, book: Book, listed: Sequence[Worker]) -> list[Worker]:
         """Workers that are picked and should not be."""
-
-    def _lost(self, missing: Sequence[ReplicaId], book: Book) -> list[ReplicaId]:
-        """Those of the missing that have been so for too long. Where nothing at all is listed it was restarted."""
-        now = time.monotonic()
-        self._missing_since = {id_: self._missing_since.get(id_, now) for id_ in missing}
-        limit_s = NOTHING_LISTED_S if len(missing) == len(book.addresses) else LISTED_WITHIN_S
-        return [id_ for id_, since in self._missing_since.items() if now - since >= limit_s]
 
     def _used(self, id_: ReplicaId, worker: Worker, outcomes: Mapping[str, int]) -> EngineUsage:
         return self._counting.use(id_, counter=outcomes.get(worker.url, 0), in_flight=worker.load)
@@ -84,6 +108,7 @@ class ApiControl(_Control):
                 await self._api.add(spec)
             elif not _is(by_url[endpoint.url], spec):
                 await self._api.replace(by_url[endpoint.url].id, spec)
+        self._absent.told(book.token)
         await self._settled(book)
 
     async def _settled(self, book: Book) -> None:
@@ -108,7 +133,7 @@ class ApiControl(_Control):
     async def look(self, book: Book) -> Look:
         listed, outcomes = await self._api.listed(), await self._api.outcomes()
         urls = {worker.url for worker in listed}
-        missing = self._lost([e.id for e in book.reachable() if e.url not in urls], book)
+        missing = self._absent.lost(book.token, [e.id for e in book.reachable() if e.url not in urls])
         strange, wrong = self._strange(book, listed), self._wrong(book, listed)
         said = [
             f"workers {names_shown(sorted(missing))} are not listed: it may not reach them" if missing else "",
@@ -139,6 +164,7 @@ class FileControl(_Control):
 
     async def tell(self, book: Book, before: Book | None) -> None:  # noqa: ARG002 - the file is always whole
         write_whole(self._file, _manifest(book))
+        self._absent.told(book.token)
         await self._withdrawn(book)
 
     def _strange(self, book: Book, listed: Sequence[Worker]) -> list[Worker]:
@@ -148,7 +174,7 @@ class FileControl(_Control):
     async def look(self, book: Book) -> Look:
         listed, outcomes = await self._api.listed(), await self._api.outcomes()
         picked = {worker.url for worker in listed if not worker.is_draining}
-        missing = self._lost([e.id for e in book.reachable() if e.url not in picked], book)
+        missing = self._absent.lost(book.token, [e.id for e in book.reachable() if e.url not in picked])
         strange = self._strange(book, listed)
         said = [
             "" if self._is_on_disk(book) else f"{self._file} was changed by somebody else",

@@ -17,8 +17,9 @@ import pytest
 
 from activities.sinks.haproxy_text import backend_of
 
-ENVOY_BOOTSTRAP = Path(__file__).parent.parent.parent / "deploy" / "routers" / "envoy.yaml"
+DEPLOY = Path(__file__).parent.parent.parent / "deploy" / "routers"
 TLS = httpx.create_ssl_context()
+EVERY_2_S = ("--discovery-check-interval-secs", "2")
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
 
@@ -159,35 +160,18 @@ class PrometheusRig(FileRig):
         return f"{self.api}/-/ready"
 
 
-HAPROXY_FRONT = """\
-global
-  tune.bufsize 1048576
-  log stderr local0 notice
-defaults
-  mode http
-  timeout connect 2s
-  timeout client 600s
-  timeout server 600s
-frontend llm
-  bind {door}
-  option http-buffer-request
-  http-request set-var(txn.llmgw) req.body,json_query('$.model'),url_enc,map({map})
-  use_backend %[var(txn.llmgw)] if {{ var(txn.llmgw) -m found }}
-  default_backend unknown_model
-backend unknown_model
-  http-request return status 404 content-type application/json string '{{"error":{{"code":404}}}}'
-"""
-
-
 @dataclass
 class HAProxyRig(Rig):
+    """As deploy/routers/haproxy.cfg has it, with paths and ports of its own."""
+
     kind: str = "haproxy"
 
     async def prepare(self) -> None:
         self.door = f"http://127.0.0.1:{free_port()}"
         self.url = f"unix://{self.directory}/master.sock"
         self.settings = {"file": f"{self.directory}/llmgw.cfg"}
-        front = HAPROXY_FRONT.format(door=self.door.removeprefix("http://"), map=f"{self.directory}/llmgw.cfg.map")
+        front = (DEPLOY / "haproxy.cfg").read_text().replace("/etc/haproxy", str(self.directory))
+        front = front.replace(":8080", self.door.removeprefix("http://"))
         (self.directory / "haproxy.cfg").write_text(front)
         for name in ("llmgw.cfg", "llmgw.cfg.map"):
             (self.directory / name).touch()
@@ -223,8 +207,8 @@ class EnvoyRig(Rig):
         self.settings = {"directory": f"{self.directory}/xds"}
         (self.directory / "xds").mkdir()
         for name in ("cds.yaml", "rds.yaml"):
-            shutil.copy(ENVOY_BOOTSTRAP.with_name(name), self.directory / "xds")
-        text = ENVOY_BOOTSTRAP.read_text().replace("/run/llmgw/envoy", self.settings["directory"])
+            shutil.copy(DEPLOY / name, self.directory / "xds")
+        text = (DEPLOY / "envoy.yaml").read_text().replace("/run/llmgw/envoy", self.settings["directory"])
         text = text.replace("9901", self.url.rpartition(":")[2]).replace("8080", self.door.rpartition(":")[2])
         (self.directory / "envoy.yaml").write_text(text.replace("0.0.0.0", "127.0.0.1"))
 
@@ -288,7 +272,7 @@ class SmgFileRig(SmgRig):
         (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
 
     def discovery(self) -> list[str]:
-        return ["--discovery-provider", "file", "--discovery-file", self.settings["file"]]
+        return ["--discovery-provider", "file", "--discovery-file", self.settings["file"], *EVERY_2_S]
 
     def spoil(self) -> None:
         (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
