@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from activities.sinks.book import Book, Place, write_whole
 from activities.sinks.counting import Counting
 from activities.sinks.envoy_text import cluster_of, files_of, hosts_of, places_of, version_of
+from activities.sinks.http import client_of
 from activities.sinks.kept import Control, Look
 from activities.sinks.sink import RouterError
 from llmgw.ids import ReplicaId
@@ -28,7 +29,7 @@ LOOK_S = 0.03
 
 @contextlib.asynccontextmanager
 async def controlled(place: Place) -> AsyncIterator[Control]:
-    async with httpx.AsyncClient(base_url=place.url, timeout=2.0, trust_env=False) as client:
+    async with client_of(place.url) as client:
         yield EnvoyControl(place.path("directory"), client)
 
 

@@ -17,6 +17,7 @@ import httpx
 
 from activities.sinks.addresses import split
 from activities.sinks.book import Book, Place, write_whole
+from activities.sinks.http import client_of
 from activities.sinks.kept import Control, Look
 from activities.sinks.sink import RouterError
 from llmgw.ids import ReplicaId
@@ -109,7 +110,7 @@ def controlling(layout: Layout) -> Callable[[Place], AbstractAsyncContextManager
         if base is None or layout.echo is None:
             yield FileControl(place, layout, None)
             return
-        async with httpx.AsyncClient(base_url=base, timeout=2.0, trust_env=False) as client:
+        async with client_of(base) as client:
             yield FileControl(place, layout, client)
 
     return controlled

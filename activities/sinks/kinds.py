@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from activities.outward import Callers
 from activities.settings import Outward
-from activities.sinks import envoy, files, haproxy
+from activities.sinks import envoy, files, haproxy, smg
 from activities.sinks.kept import KeptSink
 from activities.sinks.native import NativeSink
 from activities.sinks.sink import Sink, Watching
@@ -16,6 +16,8 @@ def kept(outward: Outward) -> Mapping[str, KeptSink]:
     return {
         "envoy": KeptSink(envoy.controlled),
         "haproxy": KeptSink(haproxy.controlled),
+        "smg": KeptSink(smg.through_api),
+        "smg-file": KeptSink(smg.through_file),
         **{kind: KeptSink(files.controlling(layout)) for kind, layout in files.LAYOUTS.items()},
     }
 

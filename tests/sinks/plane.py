@@ -35,6 +35,7 @@ class Plane:
     seq: int = 0
     seen: RouterSeen | None = None
     trouble: str = ""
+    agent_url: str = ""
     _cursor: int = 0
     _revision: int = 1
 
@@ -100,7 +101,8 @@ class Plane:
 
     def aim(self) -> None:
         target = Target(id="router/r", url=self.rig.url, kind=self.rig.kind, settings=dict(self.rig.settings))
-        self.pool.aim({target.id: target}, Targets(revision=self._revision))
+        node = Target(id="node/n", url=self.agent_url)
+        self.pool.aim({target.id: target, node.id: node}, Targets(revision=self._revision))
 
     def whole(self, call: PublishCall) -> RouterTable:
         """The table in force, under the call's token."""
@@ -117,11 +119,11 @@ class Plane:
 
 
 @asynccontextmanager
-async def plane_of(rig: Rig) -> AsyncIterator[Plane]:
+async def plane_of(rig: Rig, agent_url: str) -> AsyncIterator[Plane]:
     outward = Outward()
     callers = Callers(outward)
     pool = Pool(FLEET, outward, aiohttp.ClientSession(), watching(outward))
-    plane = Plane(rig, sinks(callers)[rig.kind], pool)
+    plane = Plane(rig, sinks(callers)[rig.kind], pool, agent_url=agent_url)
     plane.aim()
     yield plane
     await pool.close()

@@ -17,7 +17,9 @@ import pytest
 
 from activities.sinks.haproxy_text import backend_of
 
-ENVOY_BOOTSTRAP = Path(__file__).parent.parent.parent / "deploy" / "routers" / "envoy.yaml"
+DEPLOY = Path(__file__).parent.parent.parent / "deploy" / "routers"
+TLS = httpx.create_ssl_context()
+EVERY_2_S = ("--discovery-check-interval-secs", "2")
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
 
@@ -89,7 +91,7 @@ class Rig:
 
 async def answering(url: str) -> None:
     """Wait until something answers HTTP there."""
-    async with asyncio.timeout(START_LIMIT_S), httpx.AsyncClient(trust_env=False) as client:
+    async with asyncio.timeout(START_LIMIT_S), httpx.AsyncClient(trust_env=False, verify=TLS) as client:
         while True:
             try:
                 await client.get(url)
@@ -158,35 +160,18 @@ class PrometheusRig(FileRig):
         return f"{self.api}/-/ready"
 
 
-HAPROXY_FRONT = """\
-global
-  tune.bufsize 1048576
-  log stderr local0 notice
-defaults
-  mode http
-  timeout connect 2s
-  timeout client 600s
-  timeout server 600s
-frontend llm
-  bind {door}
-  option http-buffer-request
-  http-request set-var(txn.llmgw) req.body,json_query('$.model'),url_enc,map({map})
-  use_backend %[var(txn.llmgw)] if {{ var(txn.llmgw) -m found }}
-  default_backend unknown_model
-backend unknown_model
-  http-request return status 404 content-type application/json string '{{"error":{{"code":404}}}}'
-"""
-
-
 @dataclass
 class HAProxyRig(Rig):
+    """As deploy/routers/haproxy.cfg has it, with paths and ports of its own."""
+
     kind: str = "haproxy"
 
     async def prepare(self) -> None:
         self.door = f"http://127.0.0.1:{free_port()}"
         self.url = f"unix://{self.directory}/master.sock"
         self.settings = {"file": f"{self.directory}/llmgw.cfg"}
-        front = HAPROXY_FRONT.format(door=self.door.removeprefix("http://"), map=f"{self.directory}/llmgw.cfg.map")
+        front = (DEPLOY / "haproxy.cfg").read_text().replace("/etc/haproxy", str(self.directory))
+        front = front.replace(":8080", self.door.removeprefix("http://"))
         (self.directory / "haproxy.cfg").write_text(front)
         for name in ("llmgw.cfg", "llmgw.cfg.map"):
             (self.directory / name).touch()
@@ -222,8 +207,8 @@ class EnvoyRig(Rig):
         self.settings = {"directory": f"{self.directory}/xds"}
         (self.directory / "xds").mkdir()
         for name in ("cds.yaml", "rds.yaml"):
-            shutil.copy(ENVOY_BOOTSTRAP.with_name(name), self.directory / "xds")
-        text = ENVOY_BOOTSTRAP.read_text().replace("/run/llmgw/envoy", self.settings["directory"])
+            shutil.copy(DEPLOY / name, self.directory / "xds")
+        text = (DEPLOY / "envoy.yaml").read_text().replace("/run/llmgw/envoy", self.settings["directory"])
         text = text.replace("9901", self.url.rpartition(":")[2]).replace("8080", self.door.rpartition(":")[2])
         (self.directory / "envoy.yaml").write_text(text.replace("0.0.0.0", "127.0.0.1"))
 
@@ -242,8 +227,59 @@ class EnvoyRig(Rig):
         path.with_name("new").replace(path)
 
 
+@dataclass
+class SmgRig(Rig):
+    kind: str = "smg"
+
+    async def prepare(self) -> None:
+        self.door = self.url = f"http://127.0.0.1:{free_port()}"
+        (self.directory / "key").write_text("s3cret\n")
+        self.settings = {
+            "state": f"{self.directory}/told",
+            "key_file": f"{self.directory}/key",
+            "metrics": f"http://127.0.0.1:{free_port()}",
+        }
+
+    def argv(self) -> list[str]:
+        command = program("smg", "pip install smg")
+        port, metrics = (url.rpartition(":")[2] for url in (self.door, self.settings["metrics"]))
+        return [
+            *(command, "launch", "--host", "127.0.0.1", "--port", port, "--enable-igw", "--policy", "round_robin"),
+            *("--prometheus-host", "127.0.0.1", "--prometheus-port", metrics),
+            *("--control-plane-api-keys", "llmgw:llmgw:admin:s3cret"),
+            *self.discovery(),
+        ]
+
+    def discovery(self) -> list[str]:
+        return []
+
+    def ready_url(self) -> str:
+        return f"{self.door}/liveness"
+
+    def spoil(self) -> None:
+        with httpx.Client(base_url=self.url, headers={"authorization": "Bearer s3cret"}, trust_env=False) as client:
+            worker = client.get("/workers").json()["workers"][0]
+            client.delete(f"/workers/{worker['id']}").raise_for_status()
+
+
+@dataclass
+class SmgFileRig(SmgRig):
+    kind: str = "smg-file"
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        self.settings = {**self.settings, "file": f"{self.directory}/workers.json"}
+        (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
+
+    def discovery(self) -> list[str]:
+        return ["--discovery-provider", "file", "--discovery-file", self.settings["file"], *EVERY_2_S]
+
+    def spoil(self) -> None:
+        (self.directory / "workers.json").write_text('{"version": 1, "workers": []}')
+
+
 RIGS: Mapping[str, type[Rig]] = {
-    rig.kind: rig for rig in (NativeRig, HAProxyRig, EnvoyRig, PickerRig, StackRig, PrometheusRig)
+    rig.kind: rig for rig in (NativeRig, HAProxyRig, EnvoyRig, SmgRig, SmgFileRig, PickerRig, StackRig, PrometheusRig)
 }
 
 

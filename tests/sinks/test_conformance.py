@@ -17,6 +17,7 @@ from llmgw.calls import CallOutcome
 from llmgw.ids import ModelName
 from llmgw.router_kinds import KINDS, kind_of, limits
 from llmgw.wire import ErrorCode, ModelState, TableModel
+from tests.sinks.agent import agent
 from tests.sinks.plane import Plane, plane_of
 from tests.sinks.rigs import RIGS, running
 from tests.sinks.stubs import Stub, engine
@@ -24,13 +25,22 @@ from tests.sinks.stubs import Stub, engine
 pytestmark = pytest.mark.real
 
 M = TableModel(name=ModelName("m"), state=ModelState.READY)
+TLS = httpx.create_ssl_context()
+"""Never used: made once, since making it is slow."""
+MESSAGES = [{"role": "user", "content": "Hello"}]
 WITH_DOOR = [kind for kind, rig in RIGS.items() if kind in ("native", "haproxy", "envoy", "smg", "smg-file")]
 
 
 @asynccontextmanager
 async def scene(kind: str, directory: Path) -> AsyncIterator[tuple[Plane, Stub, Stub]]:
     """A router that was told two replicas of `m`."""
-    async with engine("m-1") as one, engine("m-2") as two, running(kind, directory) as rig, plane_of(rig) as plane:
+    async with (
+        engine("m-1") as one,
+        engine("m-2") as two,
+        agent([one, two]) as agent_url,
+        running(kind, directory) as rig,
+        plane_of(rig, agent_url) as plane,
+    ):
         reply = await plane.put([M], [one.endpoint, two.endpoint])
         assert reply.digest == plane.table.digest
         assert reply.draining == ()
@@ -39,8 +49,8 @@ async def scene(kind: str, directory: Path) -> AsyncIterator[tuple[Plane, Stub, 
 
 
 async def ask(plane: Plane, name: str = "m") -> httpx.Response:
-    async with httpx.AsyncClient(base_url=plane.rig.door, trust_env=False, timeout=10) as client:
-        return await client.post("/v1/chat/completions", json={"model": name, "messages": []})
+    async with httpx.AsyncClient(base_url=plane.rig.door, trust_env=False, timeout=10, verify=TLS) as client:
+        return await client.post("/v1/chat/completions", json={"model": name, "messages": MESSAGES})
 
 
 def who(answer: httpx.Response) -> str:
@@ -58,8 +68,8 @@ async def serves(plane: Plane, wanted: set[str], name: str = "m") -> None:
 @asynccontextmanager
 async def streaming(plane: Plane, stub: Stub) -> AsyncIterator[AsyncIterator[str]]:
     """A stream that runs at `stub`; its remaining lines."""
-    async with httpx.AsyncClient(base_url=plane.rig.door, trust_env=False, timeout=30) as client:
-        body = {"model": "m", "messages": [], "stream": True}
+    async with httpx.AsyncClient(base_url=plane.rig.door, trust_env=False, timeout=30, verify=TLS) as client:
+        body = {"model": "m", "messages": MESSAGES, "stream": True}
         while True:
             response = await client.send(client.build_request("POST", "/v1/chat/completions", json=body), stream=True)
             lines = response.aiter_lines()
