@@ -14,11 +14,11 @@ from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation, SilenceSeen
-from llmgw.plan import Plan, Verdict
+from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.silence import silence_level
 from llmgw.table_log import Step
 from llmgw.wire import Token
-from llmgw.world import Input, InputKind, SilenceLevel, World
+from llmgw.world import HeldCatalog, Input, InputKind, SilenceLevel, World
 from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
@@ -146,9 +146,22 @@ class SimFleet:
         if plan.table_change:
             step = Step(self.world.table_revision, before.table.digest, plan.table_change)
             self.log = table_log.append(self.log, step)
+        for verdict in plan.verdicts:
+            self._held(verdict, next((i for i in before.inbox if i.arrival == verdict.arrival), None))
         self.verdicts += plan.verdicts
         self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
+
+    def _held(self, verdict: Verdict, given: Input | None) -> None:
+        """What becomes of a catalog that removes too much, as the workflow keeps it."""
+        if given is None or verdict.kind is not InputKind.CATALOG:
+            return
+        if verdict.judgement is Judgement.HELD:
+            held = HeldCatalog(verdict.digest, given.raw, self.now_s, verdict.text)
+            same = self.world.held is not None and self.world.held.digest == held.digest
+            self.world = self.world if same else replace(self.world, held=held)
+        elif verdict.judgement is not Judgement.REFUSED:
+            self.world = replace(self.world, held=None)
 
     def carry_over(self, spoil: Callable[[Parts], Parts] = lambda parts: parts) -> None:
         """Continue as new: only what is carried lives on, and lanes are abandoned. `spoil`: what becomes of it."""
