@@ -52,6 +52,10 @@ class SimFleet:
     """Targets that hear and say nothing (a partition)."""
     lose_replies: set[str] = field(default_factory=set)
     """Targets that do what they are told and whose answers are lost."""
+    double: set[str] = field(default_factory=set)
+    """Targets that get every packet a second time, late."""
+    paused_s: float | None = None
+    """Since when the plane is frozen: packets go on, it sees and decides nothing."""
     log: tuple[Step, ...] = ()
     lanes: dict[str, Lane] = field(default_factory=dict)
     late: list[Lane] = field(default_factory=list)
@@ -77,13 +81,18 @@ class SimFleet:
 
     # --- people ---
 
-    def send(self, kind: InputKind, name: str, *args: object) -> Verdict:
-        """Give an input and run the pass that judges it."""
+    def give(self, kind: InputKind, name: str, *args: object) -> int:
+        """Record an input and let the plane judge it, now or when it goes on; its arrival number."""
         self.arrivals += 1
         given = Input(self.arrivals, kind, name, list(args), self.now_s)
         self.world = replace(self.world, inbox=(*self.world.inbox, given))
         self.settle()
-        return next(v for v in self.verdicts if v.arrival == given.arrival)
+        return given.arrival
+
+    def send(self, kind: InputKind, name: str, *args: object) -> Verdict:
+        """Give an input and run the pass that judges it."""
+        arrival = self.give(kind, name, *args)
+        return next(v for v in self.verdicts if v.arrival == arrival)
 
     def catalog(self, raw: Mapping[str, object]) -> Verdict:
         return self.send(InputKind.CATALOG, "replace-catalog", dict(raw))
@@ -95,6 +104,8 @@ class SimFleet:
 
     def settle(self) -> None:
         """Observe, plan and tell until nothing is left to do at this moment."""
+        if self.paused_s is not None:
+            return
         for _ in range(MAX_PASSES):
             news = self._observe()
             plan = decide(self.world, self.now_s)
@@ -120,6 +131,17 @@ class SimFleet:
                 node.advance(self.now_s)
             self._work()
             self.settle()
+
+    def pause(self) -> None:
+        self.paused_s = self.now_s if self.paused_s is None else self.paused_s
+
+    def go_on(self) -> None:
+        """The observer's clocks stood still with the plane: a silence is what was missed while it listened."""
+        if self.paused_s is None:
+            return
+        missed_s, self.paused_s = self.now_s - self.paused_s, None
+        self.heard_s = {target: at_s + missed_s for target, at_s in self.heard_s.items()}
+        self.settle()
 
     def _next_s(self) -> float:
         """The next moment at which anything can happen."""

@@ -167,11 +167,20 @@ def test_b47_an_edit_while_the_former_version_is_being_stopped_ends_in_the_last_
     assert len(f.nodes[A].starts) == 2, "nothing in between was started"
 
 
-def test_b47_a_rename_with_the_old_name_as_alias_never_leaves_the_old_name_without_an_answer() -> None:
+def test_b47_a_rename_is_announced_as_a_stop_and_a_start_and_the_old_name_stays_known() -> None:
     f = running(model("m"), nodes="ab", policy={"removal_grace_s": 60.0})
-    f.catalog(catalog(f, model("m2", aliases=["m"]), policy={"removal_grace_s": 60.0}))
+    known: list[bool] = []
+
+    def watch(f: SimFleet) -> None:
+        rows = f.routers[R1].table.models.values()
+        known.append(any(m.name == "m" or "m" in m.aliases for m in rows))
+
+    f.checks.append(watch)
+    verdict = f.catalog(catalog(f, model("m2", aliases=["m"]), policy={"removal_grace_s": 60.0}))
+    assert "m becomes an alias of m2: a rename stops m's engines" in " ".join(verdict.warnings)
     f.run(60)
     assert published(f, "m") == published(f, "m2") == ids(f, "m2")
+    assert all(known), "in no table is it a name that nobody knows"
 
 
 # --- B49: an alias that moves --------------------------------------------------------------------------------------
