@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from llmgw import crashes, holding, rolling
+from llmgw import holding, rolling
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, NodeId
 from llmgw.world import Scale, Wishes
@@ -19,7 +19,7 @@ def without(draft: Draft) -> Wishes:
         tasks=tuple(t for t in before.tasks if t.node not in left),
         scales=_in_time(before.scales, draft.now_s),
         confirmed_lost={k: v for k, v in before.confirmed_lost.items() if not _is_heard(draft, k)},
-        trusted={k: s for k, s in before.trusted.items() if draft.now_s < s + crashes.WINDOW_S},
+        trusted={k: s for k, s in before.trusted.items() if _is_needed(draft, k, s)},
         promoted=rolling.tidied(world, before.promoted),
         reverted=rolling.tidied(world, before.reverted),
         takeover_s=None if world.fenced_by is not None else before.takeover_s,
@@ -39,6 +39,11 @@ def _left(draft: Draft) -> set[NodeId]:
 def _is_heard(draft: Draft, node: NodeId) -> bool:
     view = draft.survey.of(node)
     return view is not None and view.judges
+
+
+def _is_needed(draft: Draft, node: NodeId, trusted_s: float) -> bool:
+    """Whether there are still crashes that it says are mended."""
+    return any(f.node == node and f.at_s <= trusted_s for known in draft.failures.values() for f in known)
 
 
 def _in_time(scales: Mapping[ModelName, Scale], now_s: float) -> Mapping[ModelName, Scale]:

@@ -46,6 +46,30 @@ def _keep_replies(fleet: SimFleet, h: Happening) -> None:
     fleet.lose_replies.discard(h.whom)
 
 
+def _double(fleet: SimFleet, h: Happening) -> None:
+    fleet.double.add(h.whom)
+
+
+def _once(fleet: SimFleet, h: Happening) -> None:
+    fleet.double.discard(h.whom)
+
+
+def _pause(fleet: SimFleet, _h: Happening) -> None:
+    fleet.pause()
+
+
+def _go_on(fleet: SimFleet, _h: Happening) -> None:
+    fleet.go_on()
+
+
+def _slow_stops(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].stop_s = 25.0
+
+
+def _quick_stops(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].stop_s = 1.0
+
+
 def _crash(fleet: SimFleet, h: Happening) -> None:
     node = fleet.nodes[NodeId(h.whom)]
     if node.engines:
@@ -116,25 +140,25 @@ def _end_spoilt(fleet: SimFleet, _h: Happening) -> None:
     """Somebody looks at the status and restarts what cannot be read."""
     for replica, assignment in sorted(fleet.world.assignments.items()):
         if assignment.unreadable:
-            fleet.order("restart", target=replica)
+            fleet.give(InputKind.ORDER, "restart", {"target": replica})
 
 
 def _catalog(fleet: SimFleet, h: Happening) -> None:
-    fleet.catalog(catalog(fleet, h.number))
+    fleet.give(InputKind.CATALOG, "replace-catalog", catalog(fleet, h.number))
 
 
 def _bad_version(fleet: SimFleet, h: Happening) -> None:
     """A version that crashes while it loads, everywhere."""
     for node in fleet.nodes.values():
         node.crash_args = frozenset({"bad"})
-    fleet.catalog(catalog(fleet, h.number, "bad"))
+    fleet.give(InputKind.CATALOG, "replace-catalog", catalog(fleet, h.number, "bad"))
 
 
 def _order(name: str, **more: object) -> Callable[[SimFleet, Happening], None]:
     def given(fleet: SimFleet, h: Happening) -> None:
         key = {"drain": "node", "cordon": "node", "uncordon": "node", "restart": "target"}.get(name, "model")
         fields = {key: h.whom, **more, **({"replicas": h.number} if name == "scale" else {})}
-        fleet.send(InputKind.ORDER, name, fields)
+        fleet.give(InputKind.ORDER, name, fields)
 
     return given
 
@@ -144,6 +168,12 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "heal": _heal,
     "lose replies": _lose_replies,
     "keep replies": _keep_replies,
+    "double packets": _double,
+    "single packets": _once,
+    "pause plane": _pause,
+    "plane goes on": _go_on,
+    "slow stops": _slow_stops,
+    "quick stops": _quick_stops,
     "crash": _crash,
     "restart agent": _restart_agent,
     "reboot": _reboot,
@@ -173,6 +203,9 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
 PAIRS = {
     "cut": "heal",
     "lose replies": "keep replies",
+    "double packets": "single packets",
+    "pause plane": "plane goes on",
+    "slow stops": "quick stops",
     "refuse": "accept",
     "break starts": "mend starts",
     "request": "requests end",
@@ -220,6 +253,8 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
     whom: Mapping[str, Sequence[str]] = {
         "cut": targets["any"],
         "lose replies": targets["any"],
+        "double packets": targets["any"],
+        "pause plane": [""],
         "restart router": routers,
         "wipe router": routers,
         "request": routers,

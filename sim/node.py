@@ -51,6 +51,8 @@ class Engine:
 class SimNode:
     id: NodeId
     devices: tuple[Device, ...]
+    complete: bool = True
+    """Its inventory is complete; false: devices are still coming up."""
     start_s: float = 3.0
     stop_s: float = 1.0
     boot: str = "boot-1"
@@ -200,7 +202,7 @@ class SimNode:
             revision=self.revision,
             token=self.token,
             owner=self.owner,
-            inventory=Inventory(devices=self.devices, host_memory_mib=1 << 20),
+            inventory=Inventory(devices=self.devices, complete=self.complete, host_memory_mib=1 << 20),
             replicas=tuple(self._row(r, e) for r, e in sorted(self.engines.items())),
         )
 
