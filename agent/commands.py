@@ -223,7 +223,7 @@ class Commands:
             text = f"{stop.replica} was started by installation {owner.installation!r}, fleet {owner.fleet!r}"
             return _refused(stop.replica, refuse(RefusalCode.NOT_OURS, text))
         left = processes_of(known.record, self._node.settings.node, census)
-        if known.state is EngineState.FAILED and known.freed and not left:
+        if known.state is EngineState.FAILED and known.freed and not known.leaves_container and not left:
             self._node.forget(stop.replica)
             return _accepted(stop.replica)
         before = known.record.stop

@@ -46,6 +46,8 @@ class Record(Wire):
     """The state folder of the agent that started it."""
     port: int
     extra_ports: dict[str, int] = {}
+    moves: int = 0
+    """How often it was started again on other ports, because somebody else had taken one."""
     started_s: float | None = None
     pid: int | None = None
     start_ticks: int | None = None

@@ -19,6 +19,7 @@ import structlog
 
 from agent.admission import View
 from agent.census import CensusTaker, SharedLook
+from agent.containers import Found, ToolFailed, container_tool
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
@@ -70,6 +71,7 @@ class Node:
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
         self._secrets = Secrets(settings.secrets_dir, self._environ)
+        self.containers = container_tool(settings.container_tool, self.home, self._environ)
         self._source: DeviceSource = device_source(
             settings.devices, self.machine_id, settings.node, settings.device_memory
         )
@@ -87,7 +89,11 @@ class Node:
         self._lock = _lock_folder(self.settings.state_dir)
         self._around = self._surroundings(Prober())
         path = self.settings.state_dir / "ledger.json"
-        recovered = recover(read_ledger(path), await self.census.take(), self.boot_id, self.settings.node, self.home)
+        contained = await self._contained()
+        running = {one.replica: one.record for one in contained if one.runs and one.record is not None}
+        census = await self.census.take()
+        recovered = recover(read_ledger(path), census, self.boot_id, self.settings.node, self.home, running)
+        await self._clear([one.name for one in contained if one.replica not in recovered.ledger.records])
         for note in recovered.notes:
             log.warning("recovered", note=note)
         self.token, self.must_report_first = recovered.ledger.token, recovered.rebuilt
@@ -134,6 +140,8 @@ class Node:
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
             secrets=self._secrets,
+            containers=self.containers,
+            allow_images=self.settings.allow_images,
         )
 
     def idle_mib(self, devices: Iterable[DeviceId]) -> dict[DeviceId, int]:
@@ -219,12 +227,28 @@ class Node:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
+    async def _contained(self) -> tuple[Found, ...]:
+        """Our containers, as far as the tool tells."""
+        try:
+            return await self.containers.found() if self.containers is not None else ()
+        except ToolFailed as failed:
+            log.warning("containers are not known", problem=str(failed))
+            return ()
+
+    async def _clear(self, names: list[str]) -> None:
+        """Remove containers of ours that have ended, or ran before this boot, and that no record knows."""
+        if self.containers is not None and names:
+            log.info("containers cleared", names=names)
+            with suppress(ToolFailed):
+                await self.containers.remove(names)
+
     def _surroundings(self, prober: Prober) -> Surroundings:
         return Surroundings(
             settings=self.settings,
             environ=self._environ,
             executables=self._executables,
             secrets=self._secrets,
+            containers=self.containers,
             ports=self.ports,
             logs=self.logs,
             ledger=self.ledger,

@@ -4,13 +4,14 @@ A new boot voids every replica and port, never the owner. A lost ledger is rebui
 that run; marks of processes that the ledger does not know are added to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from agent.ledger import Ledger, Record
 from agent.marks import marked_records
 from agent.proc import Census
-from llmgw.ids import NodeId
+from llmgw.ids import NodeId, ReplicaId
 from llmgw.wire import Mark, Token
 
 
@@ -22,9 +23,16 @@ class Recovered:
     notes: tuple[str, ...] = ()
 
 
-def recover(ledger: Ledger | None, census: Census, boot_id: str, node: NodeId, home: str) -> Recovered:
-    """The state to start from."""
-    marked = marked_records(census, node, home)
+def recover(
+    ledger: Ledger | None,
+    census: Census,
+    boot_id: str,
+    node: NodeId,
+    home: str,
+    contained: Mapping[ReplicaId, Record] = MappingProxyType({}),
+) -> Recovered:
+    """The state to start from. `contained`: records that the labels of running containers tell."""
+    marked = {**contained, **marked_records(census, node, home)}
     if ledger is None:
         fresh = Ledger(boot_id=boot_id, token=_highest(marked.values()), records=marked)
         lost = f"ledger lost: {len(marked)} replicas rebuilt from the marks of their processes"
