@@ -37,6 +37,7 @@ class ProfileDraft:
     devices: Devices | None = None
     host_memory: str | None = None
     weights: str | None = None
+    image: str | None = None
     weight: int | None = None
     start_limit_s: float | None = None
     stop_limit_s: float | None = None
@@ -54,6 +55,7 @@ class ProfileDraft:
                 accelerators=[self.devices.plain()] if self.devices else [],
                 host_memory=self.host_memory,
                 weights=self.weights,
+                image=self.image,
                 weight=self.weight,
                 start_limit_s=self.start_limit_s,
                 stop_limit_s=self.stop_limit_s,

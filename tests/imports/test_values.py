@@ -319,6 +319,7 @@ def test_production_stack_s_token_in_clear_text_is_never_shown() -> None:
     assert models(found)["meta-llama/Llama-3.1-8B-Instruct"]["aliases"] == ["llama3"]
     assert llama["secrets"] == {"HF_TOKEN": "hf-token"}
     assert llama["host_memory"] == "16GiB"
+    assert llama["image"] == "vllm/vllm-openai:latest"
     assert llama["args"][:2] == ["--max-model-len", "4096"]
     assert "YOUR HF TOKEN" not in str(found)
 
@@ -459,3 +460,23 @@ def test_a_scaler_describes_no_models() -> None:
     found = imported("production-stack", {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": {}})
     assert isinstance(found, Refused)
     assert found.finding.what == "this is a scaler of Kubernetes: it describes no models"
+
+
+@pytest.mark.parametrize(
+    ("cmd", "engine", "weights"),
+    [
+        ("/opt/v/bin/vllm serve o/m --max-model-len 1", "vllm", "hf://o/m"),
+        ("python3 -m vllm.entrypoints.openai.api_server --model o/m --port 1", "vllm", "hf://o/m"),
+        ("python -m sglang.launch_server --model-path o/m --port 1 --host 0.0.0.0", "sglang", "hf://o/m"),
+        ("trtllm-serve serve o/m --port 1", "tensorrt-llm", "hf://o/m"),
+        ("text-generation-launcher --model-id o/m --port 1", "tgi", "hf://o/m"),
+        ("llama-server-b9 -m /w/m.gguf --alias x --port 1", "llama.cpp", "file:///w/m.gguf"),
+    ],
+    ids=str,
+)
+def test_a_command_line_is_known_by_its_program(cmd: str, engine: str, weights: str) -> None:
+    found = imported("llama-swap", {"models": {"m": {"cmd": cmd}}})
+    assert isinstance(found, Imported)
+    assert profile(found, "m")["engine"] == engine
+    assert profile(found, "m")["weights"] == weights
+    assert "--port" not in profile(found, "m").get("args", [])

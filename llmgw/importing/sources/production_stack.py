@@ -11,6 +11,7 @@ from llmgw.importing.kubernetes import (
     NO_VOLUMES,
     environment,
     host_memory,
+    image_named,
     secret_name,
 )
 from llmgw.importing.launching import Launch, launch_of, source_of, unfillable
@@ -40,9 +41,6 @@ NO_WEIGHTS = "its modelURL is no repository of the hub and no absolute path: not
 NO_AUTOSCALING = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 
 NOT_CARRIED: Mapping[str, str] = {
-    "repository": A_CONTAINER,
-    "tag": A_CONTAINER,
-    "image": A_CONTAINER,
     "imagePullPolicy": A_CONTAINER,
     "imagePullSecret": A_CONTAINER,
     "requestCPU": NO_CPU_SHARE,
@@ -149,6 +147,7 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
         devices=_devices(launch, spec),
         host_memory=host_memory(spec, "requestMemory"),
         weights=weights,
+        image=image_named(spec, "repository", "tag") if spec.has("repository") else image_named(spec, "image"),
     )
     name, *others = launch.names or [source]
     if name.startswith("/") and title:
