@@ -231,7 +231,7 @@ _ELSEWHERE = {
     "roles": _NO_ROLES,
     "prefill": _NO_ROLES,
     "decode": _NO_ROLES,
-    "nodes": "a replica is on one node: write accelerators: [{count: …}]",
+    **dict.fromkeys(("num_nodes", "node_count", "n_worker"), "a replica is on one node: accelerators: [{count: …}]"),
     "strategy": "there is none to choose: a roll starts first where there is a place, else stops first",
     "filters": _UNCHANGED,
     "set_params": _UNCHANGED,

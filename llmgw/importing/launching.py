@@ -16,7 +16,7 @@ from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.importing.account import Account
 from llmgw.importing.commands import Option, options
 from llmgw.importing.draft import Devices
-from llmgw.placeholders import is_broken, shell_like
+from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
 from llmgw.weights import unusable_source
 
@@ -212,9 +212,10 @@ def _not_to_be_filled(launch: Launch, given: Given) -> bool:
 
 
 def _weights_first(launch: Launch, given: Given) -> bool:
-    """`vllm serve MODEL`: what stands before the first flag."""
+    """`vllm serve MODEL`: what stands before the first flag, where the engine takes its weights so."""
     option = given.option
-    if option.flag or launch.row.name != "vllm" or launch.args or len(option.values) != 1:
+    is_first = launch.row.weights.args[:1] == (placeholder(WEIGHTS),)
+    if option.flag or not is_first or launch.args or len(option.values) != 1:
         return False
     return _takes_weights(launch, option.value)
 
@@ -226,7 +227,7 @@ def _weights_named(launch: Launch, given: Given) -> bool:
     if launch.weights is not None:
         launch.lose(given, "the weights are given already")
         return True
-    plain = option.flag in ("-m", "--model", "--model-path")
+    plain = option.flag in ("-m", "--model", "--model-path", "--model-id")
     return plain and len(option.values) == 1 and _takes_weights(launch, option.value)
 
 

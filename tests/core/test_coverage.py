@@ -32,6 +32,7 @@ EXPRESSED = {
     "accelerators: [{count: 1, kind: h100}]}, {name: awq, engine: sglang, weights: 'hf://o/awq'}]}]",
     "engine of one's own": of_engine("args: [-v], env: {A: b}, health_path: /up, lists_model: false"),
     "engine version": of_profile("executable: /opt/vllm-0.8/bin/vllm"),
+    "container image": of_profile("image: 'vllm/vllm-openai:v0.32.0'"),
     "arguments as a list": of_profile('args: ["--x", "a b", \'{"k": [1]}\', "a;b", "", "模型", "$$"]'),
     "placeholders": of_profile('args: ["--x=${llmgw:host}:${llmgw:port}"]'),
     "environment per profile": of_profile('env: {A: "1", HTTP_PROXY: ""}'),
@@ -56,12 +57,11 @@ EXPRESSED = {
 }
 
 REFUSED = {
-    "container image": (of_profile("image: vllm/vllm-openai:v1"), "image", "agents start processes"),
     "two spellings of an option": (of_profile('args: ["--served_model_name=x"]'), "args[0]", "--served-model-name"),
     "alias with parameters": (of_model("aliases: [{name: x, temperature: 0}]"), "aliases[0]", "text"),
     "devices pinned by UUID or index": (of_profile("env: {CUDA_VISIBLE_DEVICES: GPU-1}"), "env", "the plane chooses"),
     "fractions of a device": (of_profile("accelerators: [{count: 0.5}]"), "count", "whole number"),
-    "several nodes for one replica": (of_profile("nodes: 2"), "nodes", "a replica is on one node"),
+    "several nodes for one replica": (of_profile("num_nodes: 2"), "num_nodes", "a replica is on one node"),
     "roles of prefill and decode": (of_profile("role: prefill"), "role", "prefill and decode"),
     "replicas by load or schedule": (
         of_model("replicas: {min: 1, target_requests: 8}"),

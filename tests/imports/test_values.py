@@ -209,7 +209,7 @@ def test_kubeai_s_resources_come_as_several_documents_and_other_kinds_are_told()
     )
     assert models(found)["one"]["replicas"] == {"min": 2, "max": 3}
     assert profile(found, "two")["secrets"] == {"VLLM_API_KEY": "vllm-api-key", "HF_TOKEN": "hf-token"}
-    assert lost(found, "1: ", "a resource of Kubernetes")
+    assert lost(found, "1: ", "a secret or settings of Kubernetes")
     assert "sk-1234567890123456789" not in str(found)
 
 
@@ -319,6 +319,7 @@ def test_production_stack_s_token_in_clear_text_is_never_shown() -> None:
     assert models(found)["meta-llama/Llama-3.1-8B-Instruct"]["aliases"] == ["llama3"]
     assert llama["secrets"] == {"HF_TOKEN": "hf-token"}
     assert llama["host_memory"] == "16GiB"
+    assert llama["image"] == "vllm/vllm-openai:latest"
     assert llama["args"][:2] == ["--max-model-len", "4096"]
     assert "YOUR HF TOKEN" not in str(found)
 
@@ -332,10 +333,11 @@ def test_production_stack_s_secret_may_be_named_by_reference() -> None:
     assert "--enable-auto-tool-choice" in launched["args"]
 
 
-def test_roles_of_one_model_are_profiles_and_said_to_be_lost() -> None:
+def test_roles_of_one_model_are_replicas_of_it_and_said_to_be_lost() -> None:
     found = accepted("production-stack", "values-16-disagg-prefill.yaml")
     (model,) = models(found).values()
-    assert [p["name"] for p in model["profiles"]] == ["llama-prefill", "llama-decode"]
+    assert model["replicas"] == 2
+    assert model["aliases"] == ["llama-prefill", "llama-decode"]
     assert lost(found, "lmcacheConfig", "roles of prefill and decode")
 
 
@@ -386,3 +388,95 @@ def test_gpustack_s_deployed_models_keep_their_count() -> None:
     assert models(found)["m"]["replicas"] == 2
     assert profile(found, "m")["accelerators"] == [{"count": 4}]
     assert profile(found, "m")["weights"] == "file:///models/m"
+
+
+# --- what real files of these tools also hold ----------------------------------------------------------------------
+
+
+def test_entries_that_launch_the_same_are_one_profile_of_as_many_replicas() -> None:
+    spec = "{name: llama%s, modelURL: meta-llama/Llama-3.1-8B-Instruct, replicaCount: 1, requestGPU: 1, hf_token: t}"
+    found = of("production-stack", f"servingEngineSpec: {{modelSpec: [{spec % 1}, {spec % 2}, {spec % 3}]}}")
+    (model,) = models(found).values()
+    assert model["replicas"] == 3
+    assert len(model["profiles"]) == 1
+    assert model["aliases"] == ["llama1", "llama2", "llama3"]
+    assert changed(found, "modelSpec.1.modelURL", "counts are added")
+
+
+def test_a_model_on_a_path_is_called_by_its_entry() -> None:
+    found = of(
+        "production-stack", "servingEngineSpec: {modelSpec: [{name: local, modelURL: /data/Llama, requestGPU: 1}]}"
+    )
+    assert profile(found, "local")["weights"] == "file:///data/Llama"
+    assert changed(found, "modelURL", "no name can be")
+
+
+def test_a_wildcard_of_a_machine_of_ours_is_called_as_its_backend_is() -> None:
+    found = of(
+        "litellm",
+        """
+        model_list:
+          - {model_name: "claude-*", litellm_params: {model: hosted_vllm/Qwen/Qwen3.6-35B, api_base: "https://v.example"}}
+        """,
+    )
+    assert list(models(found)) == ["Qwen/Qwen3.6-35B"]
+    assert lost(found, "model_name", "a wildcard is no name")
+
+
+def test_prefill_and_decode_of_ray_are_one_model_without_roles() -> None:
+    config = "{model_loading_config: {model_id: o/m}, engine_kwargs: {kv_transfer_config: {kv_role: %s}}, %s}"
+    found = of(
+        "ray",
+        f"""
+        applications:
+          - import_path: ray.serve.llm:build_pd_openai_app
+            args:
+              prefill_config: {config % ("kv_producer", "deployment_config: {num_replicas: 2}")}
+              decode_config: {config % ("kv_consumer", "deployment_config: {num_replicas: 6}")}
+        """,
+    )
+    assert models(found)["o/m"]["replicas"] == 8
+    assert len(models(found)["o/m"]["profiles"]) == 1
+    assert lost(found, "kv_transfer_config", "prefill and decode")
+
+
+def test_an_empty_argument_and_a_server_of_another_kind_are_kept() -> None:
+    found = of(
+        "llama-swap",
+        """
+        models:
+          whisper:
+            checkEndpoint: /v1/audio/transcriptions/
+            cmd: >
+              whisper-server --port ${PORT} -m /models/whisper.bin --inference-path ""
+        """,
+    )
+    command = profile(found, "whisper")["command"]
+    assert command[-2:] == ["--inference-path", ""]
+    assert PORT in command
+
+
+def test_a_scaler_describes_no_models() -> None:
+    found = imported("production-stack", {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": {}})
+    assert isinstance(found, Refused)
+    assert found.finding.what == "this is a scaler of Kubernetes: it describes no models"
+
+
+@pytest.mark.parametrize(
+    ("cmd", "engine", "weights"),
+    [
+        ("/opt/v/bin/vllm serve o/m --max-model-len 1", "vllm", "hf://o/m"),
+        ("python3 -m vllm.entrypoints.openai.api_server --model o/m --port 1", "vllm", "hf://o/m"),
+        ("python -m sglang.launch_server --model-path o/m --port 1 --host 0.0.0.0", "sglang", "hf://o/m"),
+        ("trtllm-serve serve o/m --port 1", "tensorrt-llm", "hf://o/m"),
+        ("text-generation-launcher --model-id o/m --port 1", "tgi", "hf://o/m"),
+        ("llama-server-b9 -m /w/m.gguf --alias x --port 1", "llama.cpp", "file:///w/m.gguf"),
+    ],
+    ids=str,
+)
+def test_a_command_line_is_known_by_its_program(cmd: str, engine: str, weights: str) -> None:
+    found = imported("llama-swap", {"models": {"m": {"cmd": cmd}}})
+    assert isinstance(found, Imported)
+    assert profile(found, "m")["engine"] == engine
+    assert profile(found, "m")["weights"] == weights
+    assert "--port" not in profile(found, "m").get("args", [])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, to_fill_in
-from llmgw.importing.kubernetes import A_CONTAINER
+from llmgw.importing.kubernetes import image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 from llmgw.problems import quoted
 
@@ -15,9 +15,8 @@ PLANE_PLACES = "the plane places by whole devices, kind and memory"
 
 SPEC: Mapping[str, str] = {
     "gpu_filters": "profiles ask for devices by kind and memory, not by vendor or compute capability",
-    "backend_version": f"{A_CONTAINER} in that version, or make an engine of your own with its `executable`",
-    "image_name": A_CONTAINER,
-    "run_command": A_CONTAINER,
+    "backend_version": "install that version on the nodes, name its `image`, or make an engine of your own of it",
+    "run_command": "write it as a command, with ${llmgw:port}",
     "gpu_selector": PLANE_PLACES,
     "worker_selector": "a pool of nodes is chosen by `pool`",
     "placement_strategy": PLANE_PLACES,
@@ -119,6 +118,7 @@ def _profile(spec: Part, whys: list[str]) -> Iterator[ProfileDraft]:
         secrets=launch.secrets,
         devices=launch.devices(None),
         weights=launch.weights,
+        image=image_named(spec, "image_name"),
     )
 
 
@@ -221,5 +221,6 @@ def _deployed(entry: Part) -> Iterator[ModelDraft]:
         secrets=launch.secrets,
         devices=launch.devices(None if each is None else min(each, 1024)),
         weights=launch.weights,
+        image=image_named(entry, "image_name"),
     )
     yield ModelDraft(entry.at, name, (profile,), (), count, count, metadata=_metadata(entry))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
-from llmgw.importing.kubernetes import A_CONTAINER, CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment
+from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment, image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 
 ENGINES: Mapping[str, str] = {"VLLM": "vllm"}
@@ -16,7 +16,6 @@ NOT_CARRIED: Mapping[str, str] = {
     "cacheProfile": "each node keeps its own copy of the weights",
     "files": "agents place no files: put them on the nodes and name their paths",
     "envFrom": "variables are named one by one",
-    "image": A_CONTAINER,
     "loadBalancing": "routers choose by priority, weight and load",
     "priorityClassName": "the order of Kubernetes' classes is not in this file: set `priority`, higher wins",
     "replicas": "the count lies between minReplicas and maxReplicas",
@@ -73,7 +72,7 @@ def _model(spec: Part, name: str | None, whole: Part, least: int | None) -> Iter
     yield ModelDraft(
         whole.at,
         name,
-        (_profile(whole, launch, devices),),
+        (_profile(whole, spec, launch, devices),),
         tuple((alias, spec.at) for alias in (launch.names if launch else ())),
         low,
         high,
@@ -82,7 +81,7 @@ def _model(spec: Part, name: str | None, whole: Part, least: int | None) -> Iter
     )
 
 
-def _profile(whole: Part, launch: Launch | None, devices: Devices | None) -> ProfileDraft:
+def _profile(whole: Part, spec: Part, launch: Launch | None, devices: Devices | None) -> ProfileDraft:
     if launch is None:
         whole.account.assume(whole.at, FILL_IN)
         return to_fill_in(whole.at, devices)
@@ -95,6 +94,7 @@ def _profile(whole: Part, launch: Launch | None, devices: Devices | None) -> Pro
         secrets=launch.secrets,
         devices=devices,
         weights=launch.weights,
+        image=image_named(spec, "image"),
     )
 
 
@@ -106,6 +106,7 @@ def _launched(spec: Part) -> Launch | None:
         known, scheme = ", ".join(ENGINES), spec.peek("url").partition("://")[0][:20]
         spec.lose("args", "they are for the engine that it had")
         spec.lose("env", "they are for the engine that it had")
+        spec.lose("image", "it is for the engine that it had")
         spec.lose(
             "engine", f"llmgw has no engine like this one; of KubeAI's it knows {known}" if not row else NO_WEIGHTS
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
+from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
 from llmgw.importing.kubernetes import (
     A_CONTAINER,
     CLUSTER_ONLY,
@@ -11,6 +11,7 @@ from llmgw.importing.kubernetes import (
     NO_VOLUMES,
     environment,
     host_memory,
+    image_named,
     secret_name,
 )
 from llmgw.importing.launching import Launch, launch_of, source_of, unfillable
@@ -40,9 +41,6 @@ NO_WEIGHTS = "its modelURL is no repository of the hub and no absolute path: not
 NO_AUTOSCALING = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 
 NOT_CARRIED: Mapping[str, str] = {
-    "repository": A_CONTAINER,
-    "tag": A_CONTAINER,
-    "image": A_CONTAINER,
     "imagePullPolicy": A_CONTAINER,
     "imagePullSecret": A_CONTAINER,
     "requestCPU": NO_CPU_SHARE,
@@ -115,24 +113,11 @@ def read(document: Part) -> CatalogDraft:
     models: dict[str, ModelDraft] = {}
     for spec in engines.part("modelSpec").items():
         for model in _model(spec):
-            models[model.name] = _together(models[model.name], model, spec) if model.name in models else model
+            if model.name in models:
+                spec.account.change((*spec.at, "modelURL"), JOINED)
+                model = joined(models[model.name], model)
+            models[model.name] = model
     return CatalogDraft(tuple(models.values()))
-
-
-def _together(first: ModelDraft, second: ModelDraft, spec: Part) -> ModelDraft:
-    """Two specs that serve one name: one model with a profile for each."""
-    spec.account.change(
-        (*spec.at, "replicaCount"),
-        "another entry serves the same name: the counts are added, and the profiles are tried in their order",
-    )
-    return ModelDraft(
-        first.at,
-        first.name,
-        (*first.profiles, *second.profiles),
-        (*first.aliases, *second.aliases),
-        first.least + second.least,
-        first.most + second.most,
-    )
 
 
 def _model(spec: Part) -> Iterator[ModelDraft]:
@@ -162,8 +147,12 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
         devices=_devices(launch, spec),
         host_memory=host_memory(spec, "requestMemory"),
         weights=weights,
+        image=image_named(spec, "repository", "tag") if spec.has("repository") else image_named(spec, "image"),
     )
     name, *others = launch.names or [source]
+    if name.startswith("/") and title:
+        spec.change("modelURL", "clients call it by this path there, which no name can be here")
+        name = title
     aliases = [(alias, spec.at) for alias in others] + ([(title, (*spec.at, "name"))] if title else [])
     yield ModelDraft(spec.at, name, (profile,), tuple(aliases), count, count)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
+from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
 from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, devices_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 
@@ -61,7 +61,14 @@ def reads(raw: Mapping[str, object]) -> bool:
 
 
 def read(document: Part) -> CatalogDraft:
-    return CatalogDraft(tuple(_models(document)))
+    models: dict[str, ModelDraft] = {}
+    for model in _models(document):
+        if model.name in models:
+            document.account.change((*model.at, "model_loading_config", "model_id"), JOINED)
+            models[model.name] = joined(models[model.name], model)
+        else:
+            models[model.name] = model
+    return CatalogDraft(tuple(models.values()))
 
 
 def _models(part: Part) -> Iterator[ModelDraft]:
@@ -147,7 +154,9 @@ def _arguments(launch: Launch, kwargs: Part) -> None:
     """vLLM's options as Python names: `max_model_len: 2048` → `--max-model-len 2048`."""
     for option in kwargs.items():
         name = option.key.replace("_", "-")
-        if option.raw is None:
+        if option.key == "kv_transfer_config":
+            option.lose_all("replicas have no roles: prefill and decode are not told apart")
+        elif option.raw is None:
             option.lose_all("null leaves it at the engine's default")
         elif isinstance(option.raw, bool):
             option.account.carry(option.at)
