@@ -82,7 +82,7 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    nodes = {NodeId(n): SimNode(NodeId(n), devices(n, 4), 0.0, 0.0) for n in ("a", "b")}
+    nodes = {NodeId(n): SimNode(NodeId(n), devices(n, 4), start_s=0.0, stop_s=0.0) for n in ("a", "b")}
     skin = FleetSkin(nodes, {RouterId("r"): SimRouter(RouterId("r"))})
     async with serving(skin) as base:
         yield Scene(skin, base)
