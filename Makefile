@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 TEST_PROCESSES ?= 2
+MINUTES ?= 3
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,7 +11,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: help dev test lock clean
+.PHONY: help dev test bench chaos lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -25,6 +26,14 @@ test: $(READY)  ## Check format, lint, types and import contracts, then run ever
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES)
 
+bench: $(READY)  ## Measure everything, each figure beside its floor (SHORT=1: only see that it works)
+	@$(BIN)/python -m bench $(if $(SHORT),--short)
+
+chaos: $(READY)  ## Kill, cut off, freeze and edit for some minutes (MINUTES=3); exits 1 when a promise is broken
+	@rm -rf .chaos
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) --histories .chaos --strict
+	$(BIN)/python -m bench.replay .chaos
+
 lock: .venv/bin/python  ## Resolve pyproject.toml anew into requirements/*.txt (UPGRADE=1 takes newer releases)
 	$(INSTALL) uv==0.13.9
 	$(LOCK) $(if $(UPGRADE),--upgrade) pyproject.toml --extra dev --extra test --group build -o requirements/dev.txt
@@ -32,7 +41,7 @@ lock: .venv/bin/python  ## Resolve pyproject.toml anew into requirements/*.txt (
 	$(LOCK) -c requirements/dev.txt --group build -o requirements/build.txt
 
 clean:  ## Remove the virtual environment and every cache; a fleet's state in .llmgw stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .chaos .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

@@ -26,7 +26,7 @@ class Target:
         return self.value <= self.at_most
 
 
-def options(doc: str | None, **defaults: float | list[int]) -> argparse.Namespace:
+def options(doc: str | None, **defaults: float | str | list[int]) -> argparse.Namespace:
     """The command line of a bench: `--strict`, and a number (or several) for each of `defaults`."""
     parser = argparse.ArgumentParser(description=doc)
     for name, default in defaults.items():

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from bench.fleet.skins import FleetSkin, serving
+from bench.fleet.skins import FleetSkin, Heard, serving
 from bench.processes import Child, child
 from bench.temporal import Server, dev_server
 from llmgw.ids import NodeId, RouterId
@@ -36,9 +36,13 @@ class Moments:
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Test, asyncio.Future[float]]] = []
+        self.also: Heard | None = None
+        """Is told everything as well."""
 
     def heard(self, target: str, document: BaseModel) -> None:
         now = now_ms()
+        if self.also is not None:
+            self.also(target, document)
         for test, future in list(self._waiting):
             if not future.done() and test(target, document):
                 future.set_result(now)

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +23,21 @@ ATTRIBUTES = (
 START_LIMIT_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Server:
+    """A running server. Its store outlives its process."""
+
     address: str
     client: Client
     process: Child
+    _start: Callable[[], Child]
+
+    async def restart(self, away_s: float) -> None:
+        """Killed, away for a while, and started on the same store."""
+        self.process.end(signal.SIGKILL)
+        await asyncio.sleep(away_s)
+        self.process = self._start()
+        await _connected(self.address)
 
 
 @contextlib.asynccontextmanager
@@ -39,8 +50,13 @@ async def dev_server(folder: Path) -> AsyncIterator[Server]:
         *(item for attribute in ATTRIBUTES for item in ("--search-attribute", attribute)),
     ]
     address = f"127.0.0.1:{port}"
-    with child(argv, folder / "temporal.log") as process:
-        yield Server(address, await _connected(address), process)
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Child:
+            return stack.enter_context(child(argv, folder / "temporal.log"))
+
+        process = start()
+        yield Server(address, await _connected(address), process, start)
 
 
 async def _connected(address: str) -> Client:

@@ -78,6 +78,11 @@ class FleetSkin:
         """As if every packet to and from it were dropped, until `speak`: connections stay, nothing moves."""
         self._silent.setdefault(target, asyncio.Event())
 
+    @property
+    def unreached(self) -> set[str]:
+        """Ids of nodes and routers that are silenced."""
+        return {target.partition("/")[2] for target in self._silent}
+
     def speak(self, target: str) -> None:
         event = self._silent.pop(target, None)
         if event is not None:

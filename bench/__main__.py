@@ -1,0 +1,45 @@
+"""Every bench, one after the other, a line of JSON each: `python -m bench [NAME …] [--short]`; `make bench`.
+
+Each runs in a process of its own, with nothing beside it. `--short` is for seeing that all of them work; its figures
+mean little. Exit code 1 when one of them failed to run at all (a missed target is no failure: see each one's `met`).
+"""
+
+import argparse
+import subprocess
+import sys
+
+from bench.report import finished
+
+BENCHES: dict[str, tuple[str, ...]] = {
+    # name: arguments of the short form
+    "latency": ("--nodes", "20", "--rounds", "5"),
+    "rollout": ("--nodes", "20", "--rounds", "1"),
+    "idle": ("--nodes", "20", "--seconds", "5"),
+    "churn": ("--nodes", "20", "--deaths", "60", "--minutes", "0.2"),
+    "failover": ("--nodes", "5", "--kills", "1", "--freezes", "1"),
+    "publish": (),
+    "router": (),
+    "soak": ("--minutes", "0.5"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; default all")
+    parser.add_argument("--short", action="store_true", help="the short form of each")
+    given = parser.parse_args()
+    if unknown := set(given.names) - BENCHES.keys():
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    failed = [name for name in given.names or BENCHES if not _ran(name, BENCHES[name] if given.short else ())]
+    for name in failed:
+        print(f"bench {name} did not run to its end", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _ran(name: str, arguments: tuple[str, ...]) -> bool:
+    print(f"bench {name} …", file=sys.stderr)
+    return subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    finished(main())
