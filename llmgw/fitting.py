@@ -27,12 +27,19 @@ def fits(entry: Accelerators, device: Device) -> bool:
     """Kind and memory. Unknown memory is neither zero nor infinite: it meets no demand for a size."""
     if entry.memory_mib is not None and (device.memory_mib is None or device.memory_mib < entry.memory_mib):
         return False
-    return entry.kind is None or is_kind(entry.kind, device.kind)
+    return is_kind(entry.kind, device.kind, entry.count)
 
 
-def is_kind(asked: str, reported: str) -> bool:
-    """Every word of the asked kind is one of the reported: `h100` is an `NVIDIA H100 80GB HBM3`, not an `H10`."""
-    return _words(asked) <= _words(reported)
+@lru_cache(maxsize=4096)
+def is_kind(asked: str | None, reported: str, count: int = 1) -> bool:
+    """Every word of the asked kind is one of the reported: `h100` is an `NVIDIA H100 80GB HBM3`, not an `H10`.
+
+    A slice of a device (MIG) is a device of its own sort: who asks for the whole one by its name does not get it, and
+    several do not work together, so that it is never one of many.
+    """
+    if "mig" in _words(reported) and (count > 1 or (asked is not None and "mig" not in _words(asked))):
+        return False
+    return asked is None or _words(asked) <= _words(reported)
 
 
 @lru_cache(maxsize=1024)
