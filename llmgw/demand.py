@@ -118,7 +118,9 @@ def _moves(
 
 
 def _is_overdue(draft: Draft, assignment: Assignment) -> bool:
-    """A drain waits for places elsewhere, until its deadline."""
+    """A drain waits for places elsewhere, until its deadline; what is displaced never waits for them."""
+    if is_displaced(draft, assignment):
+        return True
     view = draft.survey.of(assignment.node)
     deadline_s = view.drain.deadline_s if view is not None and view.drain is not None else None
     if deadline_s is None:
@@ -188,10 +190,20 @@ def _is_suspect(draft: Draft, assignment: Assignment) -> bool:
     return view is not None and view.is_silent and not view.is_lost
 
 
+def is_displaced(draft: Draft, assignment: Assignment) -> bool:
+    """Another waits for its place."""
+    stop = assignment.stop
+    if stop is None or stop.by is None or (claimant := draft.assignments.get(stop.by)) is None:
+        return False
+    return claimant.stop is None and claimant.node == assignment.node
+
+
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
+    if is_displaced(draft, assignment) and assignment.stop is not None:
+        return StopCause.DISPLACED, assignment.stop.text
     restarts = draft.world.wishes.restarts
     if restarts and assignment.created_s < max(
         restarts.get(assignment.model, 0.0), restarts.get(assignment.replica, 0.0)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, demand, placement
+from llmgw import attempts, demand
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.demand import Demand
 from llmgw.draft import Draft, by_model
@@ -13,7 +13,6 @@ from llmgw.evidence import is_proof, never_begun
 from llmgw.ground import Ground, Spot
 from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.launches import fingerprints, launch_of
-from llmgw.placement import NoSpot
 from llmgw.world import Assignment, Failure, Part, StopCause
 
 MAX_STARTS = 100
@@ -31,7 +30,7 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     groups = by_model(draft.sorted_assignments())
-    ground = Ground.of(draft)
+    ground = Ground.of(draft, catalog)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         alive = [a for a in groups.get(model.name, ()) if not (a.stop is not None and a.stop.commanded)]
         if draft.hold:
@@ -149,23 +148,21 @@ class _Filling:
         """The first profile with a spot. One whose devices are only being released still comes before a later profile
         with free ones: preference counts more than a short wait."""
         failures = self._failures()
-        avoid: frozenset[NodeId] = frozenset(f.node for f in failures)
         words: list[str] = []
-        tried: list[Profile] = []
+        tried: list[tuple[Fingerprint, Profile]] = []
         for print_, profile in self._profiles():
             if (lost := self._given_up(failures, print_)) is not None:
                 last = f"last: {lost.text}{_last_line(lost)}"
                 words.append(f"given up: {profile.name} failed {lost.attempt} times in a row, {last}")
-                continue
-            tried.append(profile)
-            spot = placement.find(self.ground, profile, models_there=self.there, avoid=avoid, never=never)
-            if isinstance(spot, NoSpot):
-                words.append(f"{profile.name} {spot.text}")
-            elif launch_of(self.catalog, self.model, profile, spot.vendor)[1] is None:
-                words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
             else:
-                return _Found(profile, print_, spot)
-        return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(tried))
+                tried.append((print_, profile))
+        avoid, profiles = frozenset(f.node for f in failures), [profile for _, profile in tried]
+        spot = self.ground.find(self.model, profiles, avoid=avoid, never=never)
+        if isinstance(spot, Spot):
+            print_, profile = tried[spot.profile]
+            return _Found(profile, print_, spot)
+        words += [f"{profile.name} {text}" for profile, text in zip(profiles, spot, strict=True)]
+        return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(profiles))
 
     def _profiles(self) -> Iterable[tuple[Fingerprint, Profile]]:
         for print_, index in fingerprints(self.catalog).of[self.model.name].items():
@@ -181,7 +178,7 @@ class _Filling:
 
     def _helps(self, short: _NotFound, assignment: Assignment) -> bool:
         """Whether the place of `assignment` would do for one of the profiles that found none."""
-        return any(placement.would_fit(self.ground, profile, assignment) for profile in short.tried)
+        return any(self.ground.would_fit(self.model, profile, assignment) for profile in short.tried)
 
     # --- placing ---
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from llmgw.fitting import is_kind
 from llmgw.ids import DeviceId, PoolName
+from llmgw.placing.kinds import is_kind
 from llmgw.placing.need import Ask, Label, Need
 
 BankLeft = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -22,14 +22,14 @@ MAX_DRAWS = 64
 
 
 class Bank(NamedTuple):
-    """Equal devices of a node: `count` of them. `listed`: the lists of devices somebody gave that name them."""
+    """Equal devices of a node: `size` of them. `listed`: the lists of devices somebody gave that name them."""
 
     kind: str
     memory_mib: int | None
     share_mib: int | None
     vendor: str
     listed: frozenset[frozenset[DeviceId]]
-    count: int
+    size: int
 
 
 class Layout(NamedTuple):
@@ -40,14 +40,14 @@ class Layout(NamedTuple):
 
     @property
     def devices(self) -> int:
-        return sum(bank.count for bank in self.banks)
+        return sum(bank.size for bank in self.banks)
 
 
 class Part(NamedTuple):
-    """`count` devices from one bank, whole or by a claim."""
+    """`number` devices from one bank, whole or by a claim."""
 
     bank: int
-    count: int
+    number: int
     claim_mib: int | None
     aligned: bool
 
@@ -72,7 +72,7 @@ def draws(need: Need, layout: Layout) -> tuple[Draw, ...]:
 
 
 def empty_of(layout: Layout) -> Left:
-    return tuple((bank.count, (), aligned_groups((1 << bank.count) - 1, bank.count)) for bank in layout.banks)
+    return tuple((bank.size, (), aligned_groups((1 << bank.size) - 1, bank.size)) for bank in layout.banks)
 
 
 def _spread(asks: Sequence[Ask], banks: Sequence[Bank]) -> Iterator[Draw]:
@@ -96,11 +96,11 @@ def _size(bank: Bank) -> tuple[int, str]:
 def _portions(count: int, suited: Sequence[int], banks: Sequence[Bank]) -> Iterator[tuple[tuple[int, int], ...]]:
     """Ways to take `count` devices from the banks, as few banks as possible first."""
     for whole in suited:
-        if banks[whole].count >= count:
+        if banks[whole].size >= count:
             yield ((whole, count),)
     if len(suited) > 1:
         head, rest = suited[0], suited[1:]
-        for n in range(min(count - 1, banks[head].count), 0, -1):
+        for n in range(min(count - 1, banks[head].size), 0, -1):
             for others in _portions(count - n, rest, banks):
                 yield ((head, n), *others)
         if len(rest) > 1:
@@ -115,21 +115,21 @@ def _joined(parts: Draw) -> Draw:
     for part in parts:
         key = (part.bank, part.claim_mib, part.aligned)
         if part.claim_mib is None and not part.aligned:
-            counts[key] = counts.get(key, 0) + part.count
+            counts[key] = counts.get(key, 0) + part.number
     rest = [p for p in parts if p.claim_mib is not None or p.aligned]
     return tuple(sorted([Part(b, n, c, a) for (b, c, a), n in counts.items()] + rest, key=_order))
 
 
 def _order(part: Part) -> tuple[int, bool, int, int]:
     """Aligned devices are taken first, then whole ones, then the largest claims."""
-    return part.bank, not part.aligned, -1 if part.claim_mib is None else -part.claim_mib, part.count
+    return part.bank, not part.aligned, -1 if part.claim_mib is None else -part.claim_mib, part.number
 
 
 @lru_cache(maxsize=65536)
 def suits(ask: Ask, bank: Bank) -> bool:
     """Whether devices of a bank are of the asked sort. Unknown memory is neither zero nor infinite: it meets no
     demand for a size, and no claim can be made on it."""
-    if ask.devices and ask.devices not in bank.listed:
+    if (ask.devices and ask.devices not in bank.listed) or (ask.vendors and bank.vendor not in ask.vendors):
         return False
     if ask.memory_mib is not None and (bank.memory_mib is None or bank.memory_mib < ask.memory_mib):
         return False
@@ -151,8 +151,8 @@ def fits(draw: Draw, left: Left, banks: Sequence[Bank]) -> bool:
 def _one_fits(part: Part, left: BankLeft) -> bool:
     free, parts, groups = left
     if part.claim_mib is None:
-        return free >= part.count and (not part.aligned or _has_group(part.count, free, groups))
-    return free + sum(1 for mib in parts if mib >= part.claim_mib) >= part.count
+        return free >= part.number and (not part.aligned or _has_group(part.number, free, groups))
+    return free + sum(1 for mib in parts if mib >= part.claim_mib) >= part.number
 
 
 def _has_group(count: int, free: int, groups: tuple[int, ...]) -> bool:
@@ -182,14 +182,14 @@ def after(draw: Draw, left: Left, banks: Sequence[Bank]) -> Left | None:
             return None
         free, parts, groups = now[part.bank]
         if part.claim_mib is None:
-            now[part.bank] = (free - part.count, parts, groups)
+            now[part.bank] = (free - part.number, parts, groups)
             continue
-        fitting = [mib for mib in parts if mib >= part.claim_mib][: part.count]
+        fitting = [mib for mib in parts if mib >= part.claim_mib][: part.number]
         share = banks[part.bank].share_mib or 0
         rest = list(parts)
         for mib in fitting:
             rest.remove(mib)
-        opened = [share] * (part.count - len(fitting))
+        opened = [share] * (part.number - len(fitting))
         rest += [mib - part.claim_mib for mib in (*fitting, *opened) if mib > part.claim_mib]
         now[part.bank] = (free - len(opened), tuple(sorted(rest)), groups)
     return tuple(now)
@@ -198,7 +198,7 @@ def after(draw: Draw, left: Left, banks: Sequence[Bank]) -> Left | None:
 def options(draw: Draw, left: Left, banks: Sequence[Bank]) -> Iterator[tuple[Left, int | None]]:
     """What may be left, for each sort of device that one claim could go to, and the memory left on that device before
     (None: a whole free one, or there was no choice)."""
-    if len(draw) != 1 or draw[0].claim_mib is None or draw[0].count != 1:
+    if len(draw) != 1 or draw[0].claim_mib is None or draw[0].number != 1:
         only = after(draw, left, banks)
         if only is not None:
             yield only, None

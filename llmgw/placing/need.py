@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from llmgw.ids import DeviceId, ModelName, NodeId, PoolName
 
 Label = tuple[str, str]
+DEFAULT_POOL = PoolName("default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Ask:
     """Only these; empty: any."""
     aligned: bool = False
     """They lie in one group of the next power of two, as islands of fast links do."""
+    vendors: tuple[str, ...] = ()
+    """One of these; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Need:
     asks: tuple[Ask, ...] = ()
     host_mib: int = 0
     cpu_milli: int = 0
-    pool: PoolName = PoolName("default")
+    pool: PoolName = DEFAULT_POOL
     labels: frozenset[Label] = frozenset()
     """Every one of them is the node's."""
     prefers: frozenset[Label] = frozenset()
@@ -101,7 +104,7 @@ class Site:
 
     id: NodeId
     slots: tuple[Slot, ...] = ()
-    pool: PoolName = PoolName("default")
+    pool: PoolName = DEFAULT_POOL
     labels: Mapping[str, str] = field(default_factory=dict)
     zone: str | None = None
     host_mib: int | None = None

@@ -44,24 +44,25 @@ def hold(yard: Yard, node: int, draw: Draw, chosen_mib: int | None, holding: Hol
     """`holding` with the devices of `draw` on `node`; None where parts that fit one by one do not together."""
     layout, late = yard.layout(node), yard.late.get(node, {})
     free, parts = list(yard.free[node]), dict(yard.parts[node])
-    whole, shares = [0] * len(layout.banks), []
+    whole = [0] * len(layout.banks)
+    shares: list[tuple[int, int, int]] = []
     units = 0.0
     for part in draw:
         bank = layout.banks[part.bank]
         if part.claim_mib is None:
-            taken = _whole(free[part.bank], part, bank.count, _mask(late, part.bank))
+            taken = _whole(free[part.bank], part, bank.size, _mask(late, part.bank))
             if taken is None:
                 return None
             free[part.bank] &= ~taken
             whole[part.bank] |= taken
-            units += part.count
+            units += part.number
             continue
-        units += part.count * part.claim_mib / (bank.share_mib or 1)
-        for _ in range(part.count):
+        units += part.number * part.claim_mib / (bank.share_mib or 1)
+        for _ in range(part.number):
             used = {place for b, place, _ in shares if b == part.bank}
-            place = _shared(free, parts, part, chosen_mib if part.count == 1 else None, used)
+            place = _shared(free, parts, part, chosen_mib if part.number == 1 else None, used)
             if place is None:
-                place = (pick(free[part.bank], 1, bank.count)).bit_length() - 1
+                place = (pick(free[part.bank], 1, bank.size)).bit_length() - 1
                 if place < 0:
                     return None
                 free[part.bank] &= ~(1 << place)
@@ -83,10 +84,10 @@ def _whole(free: int, part: Part, width: int, late: int) -> int | None:
     """Free ones that nobody releases where there are enough of them."""
     ready = free & ~late
     for among in (ready, free) if late else (free,):
-        if among.bit_count() < part.count:
+        if among.bit_count() < part.number:
             continue
-        taken = pick(among, part.count, width)
-        if not part.aligned or _is_aligned(taken, part.count, width):
+        taken = pick(among, part.number, width)
+        if not part.aligned or _is_aligned(taken, part.number, width):
             return taken
     return None
 
@@ -105,7 +106,7 @@ def _shared(
         for (b, place), mib in parts.items()
         if b == part.bank and place not in used and mib >= (part.claim_mib or 0)
     )
-    if part.count == 1 and chosen_mib is None:
+    if part.number == 1 and chosen_mib is None:
         return None if free[part.bank] else (fitting[0][1] if fitting else None)
     if chosen_mib is not None:
         return next((place for mib, place in fitting if mib == chosen_mib), fitting[0][1] if fitting else None)

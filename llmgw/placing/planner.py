@@ -66,11 +66,16 @@ class _Turn:
         return self.key[3]
 
 
-def plan(field_: Field, requests: Sequence[Request]) -> Placing:
+def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -> Placing:
     """The best plan found: all in order, else with quotas per layout, else on small fleets in other orders as well.
 
     Better is more devices' worth of demand met, at the highest rank first; then fewer replicas that give way.
+    `limit`: no more than so many are placed, the rest is only counted with.
     """
+    if limit is not None and sum(r.count for r in requests) > limit:
+        first_of_many = Planner(field_, requests, by_quota=True, limit=limit).run()
+        assert first_of_many is not None  # noqa: S101 - only a plan that stops when short is given up
+        return first_of_many
     first = Planner(field_, requests, stop_when_short=True).run()
     if first is not None:
         return first
@@ -95,7 +100,8 @@ def _worth(placing: Placing, requests: Sequence[Request]) -> tuple[float, ...]:
 
 
 class Planner:
-    """One attempt. `order`: 0 the usual, others shuffle equals; `stop_when_short`: give up as soon as one has no place."""
+    """One attempt. `order`: 0 the usual, others shuffle equals. `stop_when_short`: give up as soon as one has no
+    place."""
 
     def __init__(
         self,
@@ -105,6 +111,7 @@ class Planner:
         by_quota: bool = False,
         order: int = 0,
         stop_when_short: bool = False,
+        limit: int | None = None,
     ) -> None:
         self.field, self.yard = field_, field_.yard
         self.requests = {r.model: r for r in sorted(requests, key=lambda r: r.model)}
@@ -112,6 +119,7 @@ class Planner:
         self.new: dict[str, Holding] = {}
         self.displaced: dict[str, Displaced] = {}
         self._by_quota, self._order, self._stop_when_short = by_quota, order, stop_when_short
+        self._limit = limit
         self._seekers: dict[ModelName, list[Seeker]] = {}
         self._rearranging = Rearranging(self)
 
@@ -123,7 +131,7 @@ class Planner:
         heapq.heapify(turns)
         lacking: dict[ModelName, _Turn] = {}
         while turns:
-            while turns:
+            while turns and (self._limit is None or len(self.new) < self._limit):
                 equals = [heapq.heappop(turns)]
                 while turns and turns[0].key[:3] == equals[0].key[:3]:
                     equals.append(heapq.heappop(turns))
@@ -137,6 +145,8 @@ class Planner:
                         heapq.heappush(turns, victim)
                     if still:
                         lacking[turn.model] = _merged(lacking.get(turn.model), turn, still)
+            if turns:  # the limit is reached
+                break
             if self._rearranging.take_moved() and lacking:  # what moved may have made room for one given up on
                 turns, lacking = sorted(lacking.values()), {}
         found = Placing(
@@ -205,7 +215,8 @@ class Planner:
 
     def _by_force(self, turn: _Turn, left: int) -> tuple[int, list[_Turn]]:
         """Rearrange this plan's own starts, then displace what is of lower rank. Those displaced queue again."""
-        request, again = self.requests[turn.model], []
+        request = self.requests[turn.model]
+        again: list[_Turn] = []
         may = turn.urgent - (turn.count - left)
         while left and may > 0:
             if not self._rearranging.make_room(request):
@@ -213,9 +224,7 @@ class Planner:
                 if victims is None:
                     break
                 self._rearranging.note_moved()
-                for victim in victims:
-                    if (asker := self.requests.get(victim.model)) is not None:
-                        again.append(self._turn(asker, 1, 1))
+                again += [self._turn(self.requests[v.model], 1, 1) for v in victims if v.model in self.requests]
             left, may = left - 1, may - 1
         return left, again
 

@@ -46,6 +46,7 @@ def in_words(ask: Ask) -> str:
     size = "" if ask.memory_mib is None else f" with at least {ask.memory_mib / 1024:g} GiB"
     claim = "" if ask.claim_mib is None else f"{ask.claim_mib / 1024:g} GiB of "
     only = " of those listed" if ask.devices else ""
+    only += f" by {' or '.join(ask.vendors)}" if ask.vendors else ""
     aligned = " side by side" if ask.aligned and ask.count > 1 else ""
     return f"{claim}{ask.count} × {' or '.join(ask.kinds) or 'any device'}{size}{only}{aligned}"
 
@@ -138,9 +139,9 @@ def _short(field: Field, need: Need, nodes: int) -> Iterator[Fell]:
 def _lacks(field: Field, need: Need, node: int) -> str:
     layout = field.yard.layout(node)
     ask = _hardest(need, layout)
-    there = sum(bank.count for bank in layout.banks if suits(ask, bank))
+    there = sum(bank.size for bank in layout.banks if suits(ask, bank))
     if there < ask.count:
-        unknown = sum(bank.count for bank in layout.banks if bank.memory_mib is None)
+        unknown = sum(bank.size for bank in layout.banks if bank.memory_mib is None)
         asks_size = ask.memory_mib is not None or ask.claim_mib is not None
         suffix = f" ({unknown} of unknown memory)" if unknown and asks_size else ""
         return f"with {there} such device{'s' * (there != 1)}{suffix}"
@@ -158,7 +159,7 @@ def _hardest(need: Need, layout: Layout) -> Ask:
     """The ask that the layout can meet least of."""
 
     def there(ask: Ask) -> int:
-        return sum(bank.count for bank in layout.banks if suits(ask, bank)) - ask.count
+        return sum(bank.size for bank in layout.banks if suits(ask, bank)) - ask.count
 
     return min(need.asks, key=there)
 

@@ -49,7 +49,7 @@ class Seeker:
         self._taken: dict[int, tuple[Draw, int | None]] = {}
 
     def best(self, tiers: Sequence[Tier], only: int | None = None) -> tuple[float, int, int] | None:
-        """Cost, room and node of the cheapest place in the tiers; of equal ones the first tier's, then the lowest node's.
+        """Cost, room and node of the cheapest place in the tiers; of equals the first tier's, then the lowest node's.
         `only`: on this layout."""
         if not tiers:
             return None

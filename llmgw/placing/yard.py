@@ -100,7 +100,7 @@ class Yard:
         for position, sort in enumerate(sorts):
             places.setdefault(sort, []).append(position)
         ordered = sorted(places, key=_bank_key)
-        banks = tuple(bank._replace(count=len(places[bank])) for bank in ordered)
+        banks = tuple(bank._replace(size=len(places[bank])) for bank in ordered)
         layout = Layout(site.pool, labels, banks)
         number = known.setdefault(layout, len(self.layouts))
         if number == len(self.layouts):
@@ -256,7 +256,7 @@ class Yard:
             if mib > 0:
                 shared[b].append(mib)
         return tuple(
-            (mask.bit_count(), tuple(sorted(shared[b])), aligned_groups(mask, banks[b].count) if self._aligns else ())
+            (mask.bit_count(), tuple(sorted(shared[b])), aligned_groups(mask, banks[b].size) if self._aligns else ())
             for b, mask in enumerate(free)
         )
 
