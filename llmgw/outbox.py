@@ -145,11 +145,8 @@ def _place_is_taken(draft: Draft, assignment: Assignment, mine: Sequence[Assignm
     going = sorted(a.replica for a in rivals if a.replica in leaving and _makes_room(draft, assignment, a, devices))
     if going:
         return f"its place on {assignment.node} is still being released by {', '.join(going)}"
-    loading = sorted(
-        a.replica
-        for a in rivals
-        if devices.keys() & by_device(a.claims).keys() and _comes_first(draft, view, a, assignment)
-    )
+    beside = (a for a in rivals if devices.keys() & by_device(a.claims).keys())
+    loading = sorted(a.replica for a in beside if _comes_first(draft, view, a, assignment))
     return f"{', '.join(loading)} is loading on the same device of {assignment.node}" if loading else ""
 
 

@@ -59,7 +59,7 @@ def _blind(view: NodeView) -> str:
 
 
 def _slots(view: NodeView, strays: Collection[DeviceId], shared_percent: int) -> Slots:
-    """Slots of a node; those of an inventory by itself are kept, since it changes seldom and is asked for every pass."""
+    """Slots of a node. What follows from its inventory alone is kept: it changes seldom and is asked for every pass."""
     assert view.seen is not None, "only a node that was heard has slots"  # noqa: S101 - a programming error
     inventory = view.seen.inventory
     quarantined = view.seen.quarantined
