@@ -32,11 +32,12 @@ def fill(draft: Draft) -> None:
     groups = by_model(draft.sorted_assignments())
     ground = Ground.of(draft, catalog)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
-        alive = [a for a in groups.get(model.name, ()) if not (a.stop is not None and a.stop.commanded)]
+        mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
+        alive = [a for a in mine if not (a.stop is not None and a.stop.commanded)]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, Counter(a.node for a in groups.get(model.name, ()))).run(alive)
+            _Filling(draft, catalog, ground, model, Counter(a.node for a in mine)).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:

@@ -27,8 +27,8 @@ from llmgw.world import Assignment
 NEVER_DISPLACED = 1 << 60
 """Rank of replicas whose model left the catalog: taken back within their grace, nothing of them stops."""
 
-MAX_PLANNED = 400
-"""Replicas that are placed ahead in one plan; what they leave to the rest is counted for all."""
+MAX_PLANNED = 120
+"""Replicas that are placed ahead in one pass, a few more than a pass starts; the rest is counted with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ SPREAD = 1.0
 """Putting all replicas of a model on one node costs so many devices; it is shared out over the replicas."""
 LOCALITY = 0.3
 """A node that has the weights is worth so many devices."""
-PREFERRED = 0.5
-"""A preferred label is worth so many devices."""
+PREFERRED = 10.0
+"""A preferred label is worth so many devices: more than any price, less than a node where the model failed."""
 AVOIDED = 1000.0
 """A node where the model failed comes last."""
 
@@ -70,7 +70,7 @@ def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -
     """The best plan found: all in order, else with quotas per layout, else on small fleets in other orders as well.
 
     Better is more devices' worth of demand met, at the highest rank first; then fewer replicas that give way.
-    `limit`: no more than so many are placed, the rest is only counted with.
+    `limit`: no more than so many are placed, in order of rank and name, and the rest is only counted with.
     """
     if limit is not None and sum(r.count for r in requests) > limit:
         first_of_many = Planner(field_, requests, by_quota=True, limit=limit).run()
@@ -202,6 +202,8 @@ class Planner:
     def _turn(self, request: Request, count: int, urgent: int) -> _Turn:
         options = float(self.field.options(request.needs))
         size = -float(max((need.devices for need in request.needs), default=0))
+        if self._limit is not None:
+            return _Turn((-request.rank, 0.0, 0.0, request.model), count, urgent)
         match self._order:
             case 0:
                 first, second = options, size
