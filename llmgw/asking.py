@@ -110,8 +110,8 @@ def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, al
     missing = max(0, wanted - good)
     if not missing:
         return request_of(wording, model, model.profiles, count=0, desired=wanted)
-    serving = sum(1 for a in alive if not demand.is_displaced(draft, a) and demand.is_serving(draft, a))
-    urgent = max(0, min(missing, wanted - max(good, serving)))
+    there = sum(1 for a in alive if not demand.is_displaced(draft, a) and not demand.is_lost(draft, a))
+    urgent = max(0, min(missing, wanted - there))
     failures = attempts.counted(draft.world, model, draft.failures.get(model.name, ()))
     failed = attempts.open_failures(failures)
     due = sum(1 for f in failed if attempts.due_s(f) <= draft.now_s)

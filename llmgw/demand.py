@@ -59,7 +59,7 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
     serving = sum(1 for a in keep if is_serving(draft, a))
     movers = sorted(
-        (a for a in alive if reasons[a.replica] is not None and not _is_lost(draft, a)), key=_gives_way_last
+        (a for a in alive if reasons[a.replica] is not None and not is_lost(draft, a)), key=_gives_way_last
     )
     stay = _moves(draft, movers, reasons, max(0, wanted - serving))
     missing = max(0, wanted - len(keep))
@@ -164,8 +164,8 @@ def stay(draft: Draft, demand: Demand) -> None:
 def drop_lost(draft: Draft, model: Model, mine: Sequence[Assignment]) -> None:
     """Replicas on lost nodes give way once others have taken their places; until then nothing is moved."""
     wanted = desired(draft.world, model, draft.now_s)
-    lost = [a for a in mine if a.stop is None and _is_lost(draft, a)]
-    present = sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
+    lost = [a for a in mine if a.stop is None and is_lost(draft, a)]
+    present = sum(1 for a in mine if a.stop is None and not is_lost(draft, a))
     for assignment in lost[max(0, wanted - present) :]:
         draft.want_stop(assignment, StopCause.REPLACED, f"{assignment.node} was lost")
 
@@ -180,7 +180,8 @@ def is_serving(draft: Draft, assignment: Assignment) -> bool:
     return row is not None and row.state is EngineState.READY
 
 
-def _is_lost(draft: Draft, assignment: Assignment) -> bool:
+def is_lost(draft: Draft, assignment: Assignment) -> bool:
+    """Its node is lost, or not a member any more."""
     view = draft.survey.of(assignment.node)
     return view is None or view.is_lost
 
@@ -200,10 +201,10 @@ def is_displaced(draft: Draft, assignment: Assignment) -> bool:
 
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
-    if assignment.fingerprint not in current:
-        return StopCause.CHANGED, "its catalog entry was changed"
     if is_displaced(draft, assignment) and assignment.stop is not None:
         return StopCause.DISPLACED, assignment.stop.text
+    if assignment.fingerprint not in current:
+        return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts
     if restarts and assignment.created_s < max(
         restarts.get(assignment.model, 0.0), restarts.get(assignment.replica, 0.0)
