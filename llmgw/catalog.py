@@ -25,7 +25,7 @@ from pydantic import (
 
 from llmgw import canonical
 from llmgw.ids import ModelName, NodeId, PoolName, RouterId
-from llmgw.memory import parse_mib
+from llmgw.memory import format_mib, parse_mib
 from llmgw.wire import DeviceNaming
 
 DEFAULT_POOL = PoolName("default")
@@ -234,6 +234,19 @@ class Accelerators(Part):
     """Ids of the only devices it may have. Absent: any."""
     aligned: StrictBool = False
     """They lie side by side by index, in a group of the next power of two, as islands of fast links do."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Accelerators":
+        if self.claim_mib is not None and self.memory_mib is not None and self.claim_mib > self.memory_mib:
+            raise ValueError(
+                f"claim {format_mib(self.claim_mib)} is above memory {format_mib(self.memory_mib)}, the least of each "
+                "device: memory is what a device has, claim what is taken of it"
+            )
+        if self.count > 1 and self.kind is not None and "mig" in self.kind.casefold().split():
+            raise ValueError(f"slices of devices (MIG) do not work together: count is {self.count} and must be 1")
+        if self.devices and len(set(self.devices)) < self.count:
+            raise ValueError(f"count is {self.count} and only {len(set(self.devices))} devices are listed")
+        return self
 
 
 class Profile(Part):

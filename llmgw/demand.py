@@ -58,9 +58,7 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     reasons = {a.replica: why_moves(draft, a, current) for a in alive}
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
     serving = sum(1 for a in keep if is_serving(draft, a))
-    movers = sorted(
-        (a for a in alive if reasons[a.replica] is not None and not is_lost(draft, a)), key=_gives_way_last
-    )
+    movers = sorted((a for a in alive if reasons[a.replica] is not None and not is_lost(draft, a)), key=_gives_way_last)
     stay = _moves(draft, movers, reasons, max(0, wanted - serving))
     missing = max(0, wanted - len(keep))
     urgent = max(0, missing - len(stay))
