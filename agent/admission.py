@@ -6,7 +6,7 @@ A refusal waits and costs no attempt. Pure over `View` but for looking at execut
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.launch import unknown_placeholders
+from agent.launch import unknown_placeholders, why_unnameable
 from agent.ledger import Record
 from agent.local import Executables, Secrets, refuse, weights_argument
 from llmgw.ids import DeviceId
@@ -74,6 +74,14 @@ def _knows_devices(start: Start, view: View) -> Refusal | None:
     if missing:
         why = "" if view.inventory.complete else f" (inventory incomplete: {view.inventory.problem})"
         return refuse(RefusalCode.DEVICE_UNKNOWN, f"no such device here: {', '.join(missing)}{why}")
+    return None
+
+
+def _devices_have_names(start: Start, view: View) -> Refusal | None:
+    selection, by_id = start.launch.devices, _by_id(view)
+    for claim in start.claims if selection is not None else ():
+        if selection is not None and (reason := why_unnameable(selection, by_id[claim.device])):
+            return refuse(RefusalCode.DEVICE_UNKNOWN, reason)
     return None
 
 
@@ -145,6 +153,7 @@ def _has_weights(start: Start, view: View) -> Refusal | None:  # noqa: ARG001 - 
 CHECKS: tuple[Callable[[Start, View], Refusal | None], ...] = (
     _has_devices,
     _knows_devices,
+    _devices_have_names,
     _devices_are_well,
     _devices_are_free,
     _has_memory,

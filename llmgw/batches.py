@@ -52,6 +52,7 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         starts=orders,
         stops=stops,
         tasks=tasks,
+        released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
     )
 
 
@@ -143,6 +144,7 @@ def for_router(world: World, log: Sequence[Step], id_: RouterId) -> PublishCall 
         token=next_token(world),
         revision=world.table_revision,
         delta=delta,
+        settings=router.settings,
     )
 
 

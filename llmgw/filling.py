@@ -33,7 +33,7 @@ def fill(draft: Draft) -> None:
     ground = Ground.of(draft, catalog)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
-        alive = [a for a in mine if not (a.stop is not None and a.stop.commanded)]
+        alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
@@ -46,7 +46,7 @@ def _remove(draft: Draft, wanted: set[ModelName]) -> None:
             continue
         if draft.world.ending:
             draft.want_stop(assignment, StopCause.FLEET_ENDS, "the fleet ends")
-        elif draft.world.catalog is not None:
+        elif draft.world.catalog is not None and not (assignment.unreadable and not assignment.model):
             draft.want_stop(assignment, StopCause.REMOVED, f"{assignment.model} left the catalog")
 
 
@@ -55,7 +55,7 @@ def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
     for assignment in alive:
         if assignment.stop is not None and assignment.stop.cause is StopCause.REMOVED:
             draft.take_back(assignment)
-    lacking = demand.desired(draft.world, model, draft.now_s) - len(alive)
+    lacking = demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model) - len(alive)
     if lacking > 0:
         draft.wait(f"model/{model.name}", "hold", f"lacks {lacking}: {draft.hold}")
 
@@ -161,7 +161,10 @@ class _Filling:
         spot = self.ground.find(self.model, profiles, avoid=avoid, never=never)
         if isinstance(spot, Spot):
             print_, profile = tried[spot.profile]
-            return _Found(profile, print_, spot)
+            if launch_of(self.catalog, self.model, profile, spot.vendor)[1] is not None:
+                return _Found(profile, print_, spot)
+            words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
+            return _NotFound("no_place", ". ".join(words), tuple(profiles))
         words += [f"{profile.name} {text}" for profile, text in zip(profiles, spot, strict=True)]
         return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(profiles))
 

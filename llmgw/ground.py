@@ -25,7 +25,8 @@ from llmgw.wire import DeviceClaim
 from llmgw.world import Assignment
 
 NEVER_DISPLACED = 1 << 60
-"""Rank of replicas whose model left the catalog: taken back within their grace, nothing of them stops."""
+"""Rank of replicas whose model left the catalog (taken back within their grace, nothing of them stops), and of those
+whose record cannot be read."""
 
 MAX_PLANNED = 120
 """Replicas that are placed ahead in one pass, a few more than a pass starts; the rest is counted with."""
@@ -122,7 +123,7 @@ class Ground:
         return Holding(
             replica=assignment.replica,
             model=assignment.model,
-            rank=NEVER_DISPLACED if model is None else model.priority,
+            rank=NEVER_DISPLACED if model is None or assignment.unreadable else model.priority,
             node=node,
             whole=tuple(whole),
             shares=tuple(sorted(shares)),
@@ -131,7 +132,7 @@ class Ground:
         )
 
     def _plan(self, made: Field) -> None:
-        found = plan(made, [r for r in self._wanted.values() if r.count], limit=MAX_PLANNED)
+        found = plan(made, list(self._wanted.values()), limit=MAX_PLANNED)
         for gone in found.displaced:
             made.yard.give(gone.holding)
             made.yard.release(gone.holding.node, _held(gone.holding))
