@@ -6,6 +6,7 @@ touched.
 """
 
 from llmgw.catalog import Catalog, Model, Profile
+from llmgw.claims import by_device, clashes
 from llmgw.demand import desired
 from llmgw.draft import Draft
 from llmgw.ids import DeviceId
@@ -20,12 +21,12 @@ GRACE_S = 10.0
 def adopt(draft: Draft) -> None:
     """Claim what was forgotten, and begin the grace of what was decided away."""
     found: set[str] = set()
-    claimed: set[DeviceId] | None = None
+    claimed: dict[DeviceId, bool] | None = None
     for view in draft.survey.nodes.values():
         for replica in sorted(r for r in view.rows if r not in draft.assignments) if view.judges else ():
             row = view.rows[replica]
             if claimed is None:
-                claimed = {c.device for a in draft.assignments.values() for p in a.parts for c in p.claims}
+                claimed = by_device(c for a in draft.assignments.values() for p in a.parts for c in p.claims)
             forgotten = _is_forgotten(draft, row)
             if forgotten and _adopt(draft, view, row, claimed):
                 continue
@@ -58,10 +59,10 @@ def _is_forgotten(draft: Draft, row: ReplicaReport) -> bool:
     return row.mark.epoch != draft.world.epoch or row.mark.seq > draft.world.seq
 
 
-def _adopt(draft: Draft, view: NodeView, row: ReplicaReport, claimed: set[DeviceId]) -> bool:
+def _adopt(draft: Draft, view: NodeView, row: ReplicaReport, claimed: dict[DeviceId, bool]) -> bool:
     described = _described(draft.world.catalog, row)
     devices = {claim.device for claim in row.claims}
-    if described is None or (why := _why_not(draft, row, described, devices & claimed)):
+    if described is None or (why := _why_not(draft, row, described, clashes(by_device(row.claims), claimed))):
         why = why if described is not None else _undescribed(draft, row)
         draft.wait(f"replica/{row.replica}", "unclaimed", f"{row.model} on {view.node.id}, not in our memory: {why}")
         return False
@@ -74,7 +75,7 @@ def _adopt(draft: Draft, view: NodeView, row: ReplicaReport, claimed: set[Device
         draft.wait(f"replica/{row.replica}", "unclaimed", text)
         return False
     draft.specs[spec_id] = spec
-    claimed |= devices
+    claimed |= by_device(row.claims)
     draft.put(
         Assignment(
             replica=row.replica,

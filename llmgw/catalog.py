@@ -26,7 +26,7 @@ from pydantic import (
 
 from llmgw import canonical
 from llmgw.ids import ModelName, NodeId, PoolName, RouterId
-from llmgw.memory import parse_mib
+from llmgw.memory import format_mib, parse_mib
 from llmgw.wire import DeviceNaming
 
 DEFAULT_POOL = PoolName("default")
@@ -133,7 +133,7 @@ class Node(Part):
     zone: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
     """Failure domain (rack, room). Silence of a whole zone is told apart from a sick observer."""
     labels: dict[Text, Text] = {}
-    """For people and later placement rules."""
+    """For people, and for profiles that ask for them."""
     devices: tuple[NodeDevices, ...] = ()
     """Declared devices, to find profiles that could never fit. Absent: no such check on this node."""
 
@@ -241,11 +241,30 @@ class Accelerators(Part):
     """Devices asked of one node; all items of a profile are met together on the same node."""
 
     count: Annotated[Count, Field(ge=1, le=1024)]
-    """How many devices, each whole."""
+    """How many devices."""
     kind: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
     """Device kind; compared without regard to case. Absent: any."""
     memory_mib: Memory | None = Field(default=None, alias="memory")
     """Least memory of each device. Absent: any."""
+    claim_mib: Memory | None = Field(default=None, alias="claim")
+    """So much of each device's memory, beside others that claim a part. Absent: the whole device, alone."""
+    devices: tuple[Annotated[Text, Field(min_length=1, max_length=128)], ...] = ()
+    """Ids of the only devices it may have. Absent: any."""
+    aligned: StrictBool = False
+    """They lie side by side by index, in a group of the next power of two, as islands of fast links do."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Accelerators":
+        if self.claim_mib is not None and self.memory_mib is not None and self.claim_mib > self.memory_mib:
+            raise ValueError(
+                f"claim {format_mib(self.claim_mib)} is above memory {format_mib(self.memory_mib)}, the least of each "
+                "device: memory is what a device has, claim what is taken of it"
+            )
+        if self.count > 1 and self.kind is not None and "mig" in self.kind.casefold().split():
+            raise ValueError(f"slices of devices (MIG) do not work together: count is {self.count} and must be 1")
+        if self.devices and len(set(self.devices)) < self.count:
+            raise ValueError(f"count is {self.count} and only {len(set(self.devices))} devices are listed")
+        return self
 
 
 class Profile(Part):
@@ -273,6 +292,12 @@ class Profile(Part):
     """Main memory to reserve. Absent: none."""
     pool: Annotated[PoolName, Strict(), Field(pattern=IDENTIFIER)] = DEFAULT_POOL
     """Runs on nodes of this pool only."""
+    nodes: tuple[Annotated[NodeId, Strict(), Field(pattern=IDENTIFIER)], ...] = ()
+    """Runs on these nodes only. Absent: any of the pool."""
+    labels: dict[Text, Text] = {}
+    """Runs only on nodes that have all of these labels."""
+    prefer_labels: dict[Text, Text] = {}
+    """Nodes that have these labels come first, each one counts."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
     """Weights of this profile in place of the model's (a quantised one has its own repository)."""
     image: Annotated[Text, Field(min_length=1, max_length=512)] | None = None
@@ -312,7 +337,13 @@ class Model(Part):
     replicas: Annotated[Replicas, BeforeValidator(_replica_bounds, json_schema_input_type=int | Replicas)] = Replicas()
     """A number, or bounds `{min, max}`."""
     priority: Annotated[Count, Field(ge=-1_000_000, le=1_000_000)] = 0
-    """Higher wins when devices are short."""
+    """Higher wins when devices are short: what runs at a strictly lower one gives way where that makes room."""
+    max_per_node: Annotated[Count, Field(ge=1, le=MAX_REPLICAS)] | None = None
+    """Never more of its replicas on one node. Absent: no limit; they keep apart where that costs little."""
+    spread_zones: StrictBool = False
+    """Zones with the fewest of its replicas come first."""
+    exclusive_group: Identifier | None = None
+    """Models of one group never run on the same node at the same time."""
     idle_timeout_s: Annotated[Seconds, Field(ge=1)] | None = None
     """After this long without use, replicas above `min` stop. Absent: never."""
     canary: Canary | None = None
@@ -343,6 +374,8 @@ class Policy(Part):
     """Longest wait for requests in flight before a stop goes on."""
     max_loading_per_node: Annotated[Count, Field(ge=1, le=1000)] = 2
     """Replicas that may load on one node at the same time."""
+    max_shared_percent: Annotated[Count, Field(ge=1, le=100)] = 95
+    """Share of a device's memory that claims may take together; the rest is for what every process needs besides."""
     max_attempts: Annotated[Count, Field(ge=1, le=1000)] = 5
     """Failed attempts in a row with one profile before the next is tried."""
 

@@ -64,9 +64,7 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
     serves = [a for a in keep if is_serving(draft, a)]
     serving = len(serves)
-    movers = sorted(
-        (a for a in alive if reasons[a.replica] is not None and not _is_lost(draft, a)), key=_gives_way_last
-    )
+    movers = sorted((a for a in alive if reasons[a.replica] is not None and not is_lost(draft, a)), key=_gives_way_last)
     limit = rolling.canary_limit(draft, version, serves, wanted)
     most = wanted if limit is None else limit
     former = rolling.last_good(draft.world, model) if limit is not None else None
@@ -85,7 +83,7 @@ def unread(draft: Draft, model: Model) -> int:
     if not draft.world.unreadable:
         return 0
     mine = (a for a in draft.assignments.values() if a.unreadable and a.model == model.name)
-    return sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
+    return sum(1 for a in mine if a.stop is None and not is_lost(draft, a))
 
 
 def _keep(
@@ -139,7 +137,9 @@ def _moves(
 
 
 def _is_overdue(draft: Draft, assignment: Assignment) -> bool:
-    """A drain waits for places elsewhere, until its deadline."""
+    """A drain waits for places elsewhere, until its deadline; what is displaced never waits for them."""
+    if is_displaced(draft, assignment):
+        return True
     view = draft.survey.of(assignment.node)
     deadline_s = view.drain.deadline_s if view is not None and view.drain is not None else None
     if deadline_s is None:
@@ -183,8 +183,8 @@ def stay(draft: Draft, demand: Demand) -> None:
 def drop_lost(draft: Draft, model: Model, mine: Sequence[Assignment]) -> None:
     """Replicas on lost nodes give way once others have taken their places; until then nothing is moved."""
     wanted = max(0, desired(draft.world, model, draft.now_s) - unread(draft, model))
-    lost = [a for a in mine if a.stop is None and _is_lost(draft, a)]
-    present = sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
+    lost = [a for a in mine if a.stop is None and is_lost(draft, a)]
+    present = sum(1 for a in mine if a.stop is None and not is_lost(draft, a))
     for assignment in lost[max(0, wanted - present) :]:
         draft.want_stop(assignment, StopCause.REPLACED, f"{assignment.node} was lost")
 
@@ -199,7 +199,8 @@ def is_serving(draft: Draft, assignment: Assignment) -> bool:
     return row is not None and row.state is EngineState.READY
 
 
-def _is_lost(draft: Draft, assignment: Assignment) -> bool:
+def is_lost(draft: Draft, assignment: Assignment) -> bool:
+    """Its node is lost, or not a member any more."""
     view = draft.survey.of(assignment.node)
     return view is None or view.is_lost
 
@@ -209,8 +210,18 @@ def _is_suspect(draft: Draft, assignment: Assignment) -> bool:
     return view is not None and view.is_silent and not view.is_lost
 
 
+def is_displaced(draft: Draft, assignment: Assignment) -> bool:
+    """Another waits for its place."""
+    stop = assignment.stop
+    if stop is None or stop.by is None or (claimant := draft.assignments.get(stop.by)) is None:
+        return False
+    return claimant.stop is None and claimant.node == assignment.node
+
+
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
+    if is_displaced(draft, assignment) and assignment.stop is not None:
+        return StopCause.DISPLACED, assignment.stop.text
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts

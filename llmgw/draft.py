@@ -102,6 +102,15 @@ class Draft:
         elif assignment.stop.cause is not cause and not assignment.stop.commanded:
             self.put(replace(assignment, stop=replace(assignment.stop, cause=cause, text=text)))
 
+    def displace(self, replica: ReplicaId, by: Assignment) -> None:
+        """It gives its place to another that waits for it."""
+        assignment = self.assignments[replica]
+        text = f"{by.model} has a higher priority and takes its place"
+        if assignment.stop is None or not assignment.stop.commanded:
+            before = assignment.stop or StopIntent(StopCause.DISPLACED, text, self.now_s, -1)
+            self.put(replace(assignment, stop=replace(before, cause=StopCause.DISPLACED, text=text, by=by.replica)))
+            self.event(f"replica/{replica}", f"will stop: {text}")
+
     def command(self, assignment: Assignment, stop: StopIntent) -> None:
         """From here there is no way back."""
         stop = replace(stop, commanded=True, commanded_s=self.now_s, port=self.port_of(assignment))

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, crashes, demand, placement, rolling
+from llmgw import attempts, crashes, demand, rolling
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.evidence import is_proof, never_begun
 from llmgw.ground import Ground, Spot
 from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.launches import launch_of
-from llmgw.placement import NoSpot
 from llmgw.rolling import Version
 from llmgw.sentences import names_shown
 from llmgw.world import Assignment, Failure, Part, StopCause
@@ -32,16 +31,15 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     groups = by_model(draft.sorted_assignments())
-    ground = Ground.of(draft)
+    ground = Ground.of(draft, catalog)
     crashing = frozenset(crashes.crashing_nodes(draft))
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
-        alive = [
-            a for a in groups.get(model.name, ()) if not (a.unreadable or (a.stop is not None and a.stop.commanded))
-        ]
+        mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
+        alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            there = Counter(a.node for a in groups.get(model.name, ()))
+            there = Counter(a.node for a in mine)
             _Filling(draft, catalog, ground, model, there, rolling.version(draft, model), crashing).run(alive)
 
 
@@ -162,27 +160,27 @@ class _Filling:
         """The first profile with a spot. One whose devices are only being released still comes before a later profile
         with free ones: preference counts more than a short wait."""
         failures = self._failures()
-        avoid: frozenset[NodeId] = frozenset(f.node for f in failures)
         words: list[str] = []
-        tried: list[Profile] = []
+        tried: list[tuple[Fingerprint, Profile]] = []
         for print_, index in version.prints.items():
             profile = version.model.profiles[index]
             if (lost := self._given_up(failures, print_)) is not None:
                 last = f"last: {lost.text}{_last_line(lost)}"
                 how = attempts.how_given_up(failures, lost, self.catalog.policy.max_attempts)
                 words.append(f"given up: {profile.name} {how}, {last}")
-                continue
-            tried.append(profile)
-            left_out = never | self.crashing
-            spot = placement.find(self.ground, profile, models_there=self.there, avoid=avoid, never=left_out)
-            if isinstance(spot, NoSpot):
-                crashing = f" (left out for crashes: {names_shown(sorted(self.crashing))})" if self.crashing else ""
-                words.append(f"{profile.name} {spot.text}{crashing}")
-            elif launch_of(version.catalog, version.model, profile, spot.vendor)[1] is None:
-                words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
             else:
+                tried.append((print_, profile))
+        avoid, profiles = frozenset(f.node for f in failures), [profile for _, profile in tried]
+        spot = self.ground.find(version.model, profiles, avoid=avoid, never=never | self.crashing)
+        if isinstance(spot, Spot):
+            print_, profile = tried[spot.profile]
+            if launch_of(version.catalog, version.model, profile, spot.vendor)[1] is not None:
                 return _Found(version, profile, print_, spot)
-        return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(tried))
+            words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
+            return _NotFound("no_place", ". ".join(words), tuple(profiles))
+        crashing = f" (left out for crashes: {names_shown(sorted(self.crashing))})" if self.crashing else ""
+        words += [f"{profile.name} {text}{crashing}" for profile, text in zip(profiles, spot, strict=True)]
+        return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(profiles))
 
     def _given_up(self, failures: Sequence[Failure], print_: Fingerprint) -> Failure | None:
         """The failure by which a profile was given up; while it serves elsewhere, the place was at fault."""
@@ -194,7 +192,7 @@ class _Filling:
 
     def _helps(self, short: _NotFound, assignment: Assignment) -> bool:
         """Whether the place of `assignment` would do for one of the profiles that found none."""
-        return any(placement.would_fit(self.ground, profile, assignment) for profile in short.tried)
+        return any(self.ground.would_fit(self.model, profile, assignment) for profile in short.tried)
 
     # --- placing ---
 

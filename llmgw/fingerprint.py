@@ -6,7 +6,7 @@ its base, program, arguments and environment, because these are inputs of the la
 """
 
 from llmgw import canonical
-from llmgw.catalog import Catalog, Model, Profile
+from llmgw.catalog import Accelerators, Catalog, Model, Profile
 from llmgw.ids import Fingerprint
 from llmgw.rendering import weights_of
 
@@ -26,14 +26,21 @@ def inputs(model: Model, profile: Profile, catalog: Catalog) -> dict[str, object
         "args": profile.args,
         "env": profile.env,
         "secrets": profile.secrets,
-        "accelerators": [
-            {"count": item.count, "kind": item.kind and item.kind.casefold(), "memory_mib": item.memory_mib}
-            for item in profile.accelerators
-        ],
+        "accelerators": [_asked(item) for item in profile.accelerators],
         "weights": weights_of(model, profile),
         "image": profile.image,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _asked(item: Accelerators) -> dict[str, object]:
+    """What is asked of the devices, not which ones they are."""
+    asked: dict[str, object] = {
+        "count": item.count,
+        "kind": item.kind and item.kind.casefold(),
+        "memory_mib": item.memory_mib,
+    }
+    return asked if item.claim_mib is None else {**asked, "claim_mib": item.claim_mib}
 
 
 def _extension(name: str, catalog: Catalog) -> dict[str, object] | None:

@@ -4,11 +4,12 @@ A list that only repeats what was just told kicks no lane: a repeat is due when 
 or when an accepted command is not visible in the report after `REPEAT_S`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llmgw import adoption, stopping
+from llmgw.claims import by_device, clashes
 from llmgw.draft import Draft, by_node
-from llmgw.ids import NodeId
+from llmgw.ids import DeviceId, NodeId
 from llmgw.nodes import NodeView
 from llmgw.wire import EngineState, RefusalCode
 from llmgw.world import Assignment, Call, Outgoing, OutgoingKind
@@ -131,13 +132,47 @@ def _was_told(draft: Draft, assignment: Assignment) -> bool:
     return assignment.replica in draft.world.sent
 
 
+def _place_is_taken(draft: Draft, assignment: Assignment, mine: Sequence[Assignment]) -> str:
+    """Who is still on its devices, has not left its memory, or must not run beside it; and on a shared device, whose
+    start is under way: engines measure what is free while they load."""
+    devices = by_device(assignment.claims)
+    rivals = [a for a in mine if a.replica != assignment.replica]
+    view = draft.survey.of(assignment.node)
+    leaving = {a.replica for a in rivals if a.stop is not None and (a.stop.commanded or a.stop.by is not None)}
+    others = sorted(a.replica for a in rivals if clashes(devices, by_device(a.claims)))
+    if others:
+        return f"its devices on {assignment.node} are still being released by {', '.join(others)}"
+    going = sorted(a.replica for a in rivals if a.replica in leaving and _makes_room(draft, assignment, a, devices))
+    if going:
+        return f"its place on {assignment.node} is still being released by {', '.join(going)}"
+    beside = (a for a in rivals if devices.keys() & by_device(a.claims).keys())
+    loading = sorted(a.replica for a in beside if _comes_first(draft, view, a, assignment))
+    return f"{', '.join(loading)} is loading on the same device of {assignment.node}" if loading else ""
+
+
+def _makes_room(draft: Draft, assignment: Assignment, leaving: Assignment, devices: Mapping[DeviceId, bool]) -> bool:
+    """Whether what leaves was counted on: it gives way to this one, shares a device, or must not run beside it."""
+    if leaving.stop is not None and leaving.stop.by == assignment.replica:
+        return True
+    mine, other = draft.models.get(assignment.model), draft.models.get(leaving.model)
+    group = None if mine is None or mine.name == leaving.model else mine.exclusive_group
+    apart = group is not None and other is not None and other.exclusive_group == group
+    return apart or bool(devices.keys() & by_device(leaving.claims).keys())
+
+
+def _comes_first(draft: Draft, view: NodeView | None, other: Assignment, assignment: Assignment) -> bool:
+    """Another that shares a device is loading, or was told to start, or is told before this one."""
+    if view is None or other.stop is not None:
+        return False
+    if other.replica in view.rows:
+        return _is_loading(view, other)
+    return not _was_told(draft, assignment) and _turn(draft, other) < _turn(draft, assignment)
+
+
 def _why_not(draft: Draft, assignment: Assignment, mine: Sequence[Assignment]) -> tuple[str, float | None]:
     """Why a start is not told now, and until when at the latest. `mine`: all that is assigned to its node."""
-    devices = {claim.device for claim in assignment.claims}
-    rivals = (a for a in mine if a.replica != assignment.replica)
-    others = sorted(a.replica for a in rivals if devices & {claim.device for claim in a.claims})
-    if others:
-        return f"its devices on {assignment.node} are still being released by {', '.join(others)}", None
+    if reason := _place_is_taken(draft, assignment, mine):
+        return reason, None
     refused = draft.world.refused.get(assignment.replica)
     if refused is None:
         return "", None

@@ -48,6 +48,7 @@ class StopCause(StrEnum):
     REPLACED = "replaced"  # its node was lost and another replica took its place
     RESTART = "restart"  # an operator asked
     FLEET_ENDS = "fleet_ends"
+    DISPLACED = "displaced"  # one of a higher priority takes its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class StopIntent:
     """The first table revision without the replica's endpoint; -1 while one still has to be made."""
     commanded: bool = False
     commanded_s: float | None = None
+    by: ReplicaId | None = None
+    """The replica that takes its place, where that is why it stops: without it there is no reason any more."""
     port: int | None = None
     """Where it listened when the stop was commanded: the port rests on its node until every router has let it go."""
 

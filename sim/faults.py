@@ -224,10 +224,12 @@ def catalog(fleet: SimFleet, variant: int, version: str = "") -> dict[str, objec
     big = {"name": "p", "engine": "stub", "args": [first], "accelerators": [{"count": 2, "kind": "h100"}]}
     small = {"name": "p", "engine": "stub", "args": [second], "accelerators": [{"count": 1}]}
     cpu = {"name": "p", "engine": "stub", "args": ["cpu"]}
+    part = {"name": "p", "engine": "stub", "accelerators": [{"count": 1, "claim": "24GiB"}]}
     models: list[dict[str, object]] = [
         {"name": "big", "priority": 5, "replicas": {"min": 1, "max": 2}, "profiles": [big]},
         {"name": "small", "replicas": {"min": 2, "max": 4}, "profiles": [small]},
         {"name": "cpu", "replicas": 1, "profiles": [cpu]},
+        {"name": "part", "priority": -1, "replicas": 2, "profiles": [part]},
     ]
     models[variant % 2]["aliases"] = ["chat"]
     if variant % 4 == 3:

@@ -38,6 +38,8 @@ class Memory:
     published: frozenset[ReplicaId] = frozenset()
     wished: frozenset[ReplicaId] = frozenset()
     """Replicas that were wished away."""
+    displaced: set[ReplicaId] = field(default_factory=set)
+    """Replicas that gave their place to another."""
 
 
 @dataclass

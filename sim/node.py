@@ -17,6 +17,7 @@ from llmgw.wire import (
     CommandBatch,
     CommandResult,
     Device,
+    DeviceClaim,
     EngineState,
     ErrorCode,
     ErrorReply,
@@ -134,12 +135,10 @@ class SimNode:
             return CommandResult(subject=start.replica, outcome=Outcome.ALREADY)
         if self.refuses is not None:
             return _refused(start.replica, self.refuses)
-        taken = {c.device for e in self.engines.values() for c in e.start.claims}
-        wanted = {c.device for c in start.claims}
-        if wanted & taken:
-            return _refused(start.replica, RefusalCode.DEVICE_CLAIMED)
-        if wanted - {d.id for d in self.devices}:
+        if {c.device for c in start.claims} - {d.id for d in self.devices}:
             return _refused(start.replica, RefusalCode.DEVICE_UNKNOWN)
+        if not all(self._is_free(claim) for claim in start.claims):
+            return _refused(start.replica, RefusalCode.DEVICE_CLAIMED)
         port = self._port(now_s)
         if port is None:
             return _refused(start.replica, RefusalCode.NO_PORT)
@@ -149,6 +148,13 @@ class SimNode:
         self.engines[start.replica] = Engine(start, mark, port, ready_at_s=now_s + self.start_s)
         self.starts.append(start.replica)
         return CommandResult(subject=start.replica, outcome=Outcome.ACCEPTED)
+
+    def _is_free(self, claim: DeviceClaim) -> bool:
+        """Nobody is on the device, or every one of them has a share and this one is still there."""
+        others = [c for e in self.engines.values() for c in e.start.claims if c.device == claim.device]
+        has = next(d.memory_mib for d in self.devices if d.id == claim.device)
+        shares = [c.memory_mib for c in (*others, claim)]
+        return not others or (has is not None and all(shares) and sum(mib or 0 for mib in shares) <= has)
 
     def _port(self, now_s: float) -> int | None:
         """The next port in turn that nobody uses and that does not rest."""

@@ -2,6 +2,7 @@
 raises AssertionError with what it saw."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from llmgw import rolling
 from llmgw.demand import desired, slack, why_moves
@@ -10,30 +11,52 @@ from llmgw.fencing import Fence, compare
 from llmgw.ids import DeviceId, ReplicaId
 from llmgw.nodes import NodeState, survey
 from llmgw.stopping import UNACKNOWLEDGED_LIMIT_S, drain_limit_s
-from llmgw.wire import EngineState
+from llmgw.wire import DeviceClaim, EngineState
 from llmgw.world import Assignment, SilenceLevel, StopCause
 from sim.fleet import SimFleet
 
 
 def no_device_is_used_twice(fleet: SimFleet) -> None:
-    """No two engines that may be alive hold one device."""
+    """No two engines that may be alive hold one device, but for shares of it, within what it has."""
     for node in fleet.nodes.values():
-        holders: dict[DeviceId, ReplicaId] = {}
-        for replica, engine in node.engines.items():
-            for claim in engine.start.claims:
-                other = holders.setdefault(claim.device, replica)
-                assert other == replica, f"{claim.device} is held by {other} and {replica}"
+        held = [(claim, replica) for replica, engine in node.engines.items() for claim in engine.start.claims]
+        _within_devices(held, {d.id: d.memory_mib for d in node.devices})
+
+
+def _within_devices(held: Iterable[tuple[DeviceClaim, ReplicaId]], memory: Mapping[DeviceId, int | None]) -> None:
+    by_device: dict[DeviceId, list[tuple[DeviceClaim, ReplicaId]]] = {}
+    for claim, replica in held:
+        by_device.setdefault(claim.device, []).append((claim, replica))
+    for device, claims in by_device.items():
+        shares = [claim.memory_mib for claim, _ in claims if claim.memory_mib is not None]
+        who = sorted(replica for _, replica in claims)
+        assert len(claims) == 1 or len(shares) == len(claims), f"{device} is claimed whole and again: {who}"
+        if shares and (has := memory.get(device)) is not None:
+            assert sum(shares) <= has, f"{device} of {has} MiB is claimed by {who} with {shares}"
 
 
 def no_device_is_promised_twice(fleet: SimFleet) -> None:
-    """Two assignments share a device only while the one is being released and the other waits."""
-    held: dict[DeviceId, list[ReplicaId]] = {}
+    """Two assignments have a device only while the one is being released and the other waits, or each has a share."""
+    held: list[tuple[DeviceClaim, ReplicaId]] = []
     for assignment in fleet.world.assignments.values():
-        if assignment.stop is None or not assignment.stop.commanded:
-            for claim in assignment.claims:
-                held.setdefault(claim.device, []).append(assignment.replica)
-    twice = {device: replicas for device, replicas in held.items() if len(replicas) > 1}
-    assert not twice, f"promised twice: {twice}"
+        stop = assignment.stop
+        if stop is None or not (stop.commanded or stop.by in fleet.world.assignments):
+            held += [(claim, assignment.replica) for claim in assignment.claims]
+    _within_devices(held, {d.id: d.memory_mib for node in fleet.nodes.values() for d in node.devices})
+
+
+def nothing_gives_way_to_its_equal(fleet: SimFleet) -> None:
+    """What is displaced was of a strictly lower priority when it was decided."""
+    models = {} if fleet.world.catalog is None else {m.name: m for m in fleet.world.catalog.models}
+    for replica, assignment in fleet.world.assignments.items():
+        stop = assignment.stop
+        if stop is None or stop.by is None or replica in fleet.seen.displaced:
+            continue
+        fleet.seen.displaced.add(replica)
+        claimant = fleet.world.assignments.get(stop.by)
+        low, high = models.get(assignment.model), models.get(claimant.model) if claimant is not None else None
+        if low is not None and high is not None:
+            assert low.priority < high.priority, f"{replica} gives way to {stop.by}, which is no better"
 
 
 def only_ready_replicas_are_published(fleet: SimFleet) -> None:
@@ -163,6 +186,7 @@ def views_hold(fleet: SimFleet) -> bool:
 ALL = (
     no_device_is_used_twice,
     no_device_is_promised_twice,
+    nothing_gives_way_to_its_equal,
     only_ready_replicas_are_published,
     no_port_leads_to_another_replica,
     every_start_happens_once,

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from llmgw import router_kinds
-from llmgw.catalog import DEFAULT_POOL, Accelerators, Catalog, Node, NodeDevices, Profile
+from llmgw.catalog import DEFAULT_POOL, Accelerators, Catalog, Model, Node, NodeDevices, Profile
 from llmgw.checking.raw import EACH, parts, text, texts
 from llmgw.checking.sent import Sent
 from llmgw.ids import ReplicaId
 from llmgw.memory import format_mib
+from llmgw.placing.kinds import is_kind
 from llmgw.problems import Finding, Severity, did_you_mean, quoted
 from llmgw.wire import Endpoint, ModelState, TableModel
 
@@ -42,6 +43,7 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
                 "set replicas: {min: 0}, or leave it out",
                 Severity.WARNING,
             )
+        yield from _placing(i, model, catalog)
         for j, profile in enumerate(model.profiles):
             if (reason := _never_fits(profile, catalog)) is not None:
                 yield Finding(
@@ -50,6 +52,41 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
                     "correct the profile, or the nodes' devices",
                     Severity.WARNING,
                 )
+
+
+def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
+    """Rules about places that nothing can meet as far as is declared; nodes may still be added by order."""
+    known = {node.id for node in catalog.nodes}
+    for j, profile in enumerate(model.profiles):
+        at = ("models", i, "profiles", j)
+        strangers = sorted(set(profile.nodes) - known) if catalog.nodes else []
+        if strangers:
+            what = (
+                f"{', '.join(map(quoted, strangers))} in `nodes` {'is' if len(strangers) == 1 else 'are'} not declared"
+            )
+            yield Finding((*at, "nodes"), what, did_you_mean(strangers[0], known), Severity.WARNING)
+    places = len({node.id for profile in model.profiles for node in catalog.nodes if may_run_on(profile, node)})
+    if model.max_per_node is not None and catalog.nodes and model.replicas.min > places * model.max_per_node:
+        yield Finding(
+            ("models", i, "max_per_node"),
+            f"{model.replicas.min} replicas are wanted, and {places} declared nodes may have {model.max_per_node} each",
+            "raise it, lower replicas, or declare more nodes",
+            Severity.WARNING,
+        )
+    group = model.exclusive_group
+    if group is not None and sum(1 for other in catalog.models if other.exclusive_group == group) == 1:
+        yield Finding(
+            ("models", i, "exclusive_group"),
+            f"{model.name} is alone in group {quoted(group)}, so it keeps apart from nobody",
+            "name the group at the other models too",
+            Severity.WARNING,
+        )
+
+
+def may_run_on(profile: Profile, node: Node) -> bool:
+    """Whether pool, list of nodes and required labels allow it."""
+    listed = not profile.nodes or node.id in profile.nodes
+    return node.pool == profile.pool and listed and profile.labels.items() <= node.labels.items()
 
 
 def _limits(catalog: Catalog) -> Iterator[Finding]:
@@ -82,18 +119,26 @@ def _never_fits(profile: Profile, catalog: Catalog) -> str | None:
     """Why no declared node can hold `profile`; None when one can, or when that is not known."""
     if not catalog.nodes:
         return None
-    nodes = [node for node in catalog.nodes if node.pool == profile.pool]
-    if not nodes:
+    in_pool = [node for node in catalog.nodes if node.pool == profile.pool]
+    if not in_pool:
         return f"no node is in pool {profile.pool}"
+    nodes = [node for node in in_pool if may_run_on(profile, node)]
+    if not nodes and set(profile.nodes) <= {node.id for node in catalog.nodes}:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(profile.labels.items()))
+        wanted = " and ".join([*(["is in its list"] if profile.nodes else []), *([f"has {labels}"] if labels else [])])
+        return f"no node of pool {profile.pool} {wanted}"
+    if not nodes:
+        return None
     if not profile.accelerators or any(not node.devices for node in nodes):
         return None
-    if any(holds(devices, profile.accelerators) for devices in {node.devices for node in nodes}):
+    share = catalog.policy.max_shared_percent
+    if any(holds(devices, profile.accelerators, share) for devices in {node.devices for node in nodes}):
         return None
     asked = " + ".join(_asked(item) for item in profile.accelerators)
     return f"it asks {asked} on one node; {_largest(nodes)}"
 
 
-def holds(devices: tuple[NodeDevices, ...], asked: tuple[Accelerators, ...]) -> bool:
+def holds(devices: tuple[NodeDevices, ...], asked: tuple[Accelerators, ...], shared_percent: int = 100) -> bool:
     """Whether all of `asked` can be met at once.
 
     By Hall's theorem they can exactly if every subset of them finds enough devices that suit at least one of its
@@ -101,22 +146,24 @@ def holds(devices: tuple[NodeDevices, ...], asked: tuple[Accelerators, ...]) -> 
     """
     return all(
         sum(item.count for item in some)
-        <= sum(device.count for device in devices if any(_suits(device, item) for item in some))
+        <= sum(device.count for device in devices if any(_suits(device, item, shared_percent) for item in some))
         for size in range(1, len(asked) + 1)
         for some in combinations(asked, size)
     )
 
 
-def _suits(device: NodeDevices, asked: Accelerators) -> bool:
-    kind_fits = asked.kind is None or asked.kind.casefold() == device.kind.casefold()
-    if asked.memory_mib is None or device.memory_mib is None:
+def _suits(device: NodeDevices, asked: Accelerators, shared_percent: int) -> bool:
+    kind_fits = asked.kind is None or is_kind(asked.kind, device.kind, asked.count)
+    if device.memory_mib is None:
         return kind_fits
-    return kind_fits and asked.memory_mib <= device.memory_mib
+    fits = asked.memory_mib is None or asked.memory_mib <= device.memory_mib
+    return kind_fits and fits and (asked.claim_mib or 0) <= device.memory_mib * shared_percent // 100
 
 
 def _asked(item: Accelerators) -> str:
     memory = f" of {format_mib(item.memory_mib)}" if item.memory_mib else ""
-    return f"{item.count} × {item.kind or 'any'}{memory}"
+    claim = f"{format_mib(item.claim_mib)} each of " if item.claim_mib else ""
+    return f"{claim}{item.count} × {item.kind or 'any'}{memory}"
 
 
 def _largest(nodes: list[Node]) -> str:

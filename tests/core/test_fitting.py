@@ -54,3 +54,66 @@ def test_a_pool_without_nodes_is_warned_about_where_nodes_are_declared() -> None
     (warning,) = _fit_warnings([], [H100], pool="b")
     assert "no node is in pool b" in warning
     assert check({**with_profile(pool="b"), "pools": [{"name": "b"}]}).warnings == ()
+
+
+def _warnings(**fields: object) -> list[str]:
+    """Warnings about a model, on three declared nodes of which one has a label."""
+    nodes: list[Raw] = [{"id": f"n{i}", "url": f"http://n{i}"} for i in range(3)]
+    nodes[0]["labels"] = {"rack": "a"}
+    profile: Raw = {"name": "p", "engine": "stub", **fields.pop("profile", {})}  # type: ignore[dict-item]
+    checked = check({"nodes": nodes, "models": [{"name": "m", "profiles": [profile], **fields}]})
+    assert checked.catalog is not None, list(map(str, checked.problems))
+    return [warning.what for warning in checked.warnings]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"profile": {"labels": {"rack": "b"}}},
+            "no declared node could ever hold profile p: no node of pool default has rack=b",
+        ),
+        (
+            {"profile": {"nodes": ["n1"], "labels": {"rack": "a"}}},
+            "no node of pool default is in its list and has rack=a",
+        ),
+        ({"profile": {"nodes": ["n9"]}}, '"n9" in `nodes` is not declared'),
+        ({"replicas": 4, "max_per_node": 1}, "4 replicas are wanted, and 3 declared nodes may have 1 each"),
+        ({"exclusive_group": "g"}, 'm is alone in group "g"'),
+    ],
+)
+def test_places_that_contradict_each_other_are_warned_about(fields: Raw, words: str) -> None:
+    (warning,) = _warnings(**fields)
+    assert words in warning
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"profile": {"labels": {"rack": "a"}, "nodes": ["n0"]}},
+        {"replicas": 3, "max_per_node": 1},
+        {"profile": {"prefer_labels": {"rack": "z"}}},
+    ],
+)
+def test_places_that_can_be_had_are_not_warned_about(fields: Raw) -> None:
+    assert _warnings(**fields) == []
+
+
+def test_a_claim_above_what_any_declared_device_may_share_is_warned_about() -> None:
+    assert _fit_warnings([{"count": 1, "claim": "70GiB"}], [H100]) == []
+    (warning,) = _fit_warnings([{"count": 1, "claim": "79GiB"}], [H100])
+    assert "79GiB each of 1 × any on one node" in warning
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"count": 1, "claim": "20GiB", "memory": "10GiB"}, "claim 20GiB is above memory 10GiB"),
+        ({"count": 2, "kind": "MIG 1g.10gb"}, "slices of devices (MIG) do not work together"),
+        ({"count": 3, "devices": ["a", "b", "a"]}, "count is 3 and only 2 devices are listed"),
+    ],
+)
+def test_devices_that_cannot_be_are_refused(item: Raw, words: str) -> None:
+    checked = check(with_profile(accelerators=[item]))
+    assert checked.catalog is None
+    assert any(words in problem.what for problem in checked.problems), list(map(str, checked.problems))

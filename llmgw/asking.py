@@ -1,0 +1,129 @@
+"""What models ask for, in the words of `llmgw.placing`: profiles as needs, models as requests.
+
+A request here is what a model will ask for in this pass as far as can be told before it is judged; it guides the
+plan for all, and nothing is placed that is not asked for in the end.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from llmgw import attempts, demand
+from llmgw.catalog import Accelerators, Catalog, Model, Profile
+from llmgw.draft import Draft, by_model
+from llmgw.ids import DeviceId, NodeId
+from llmgw.launches import fingerprints
+from llmgw.placing.need import Ask, Need, Request
+from llmgw.rendering import unnameable, weights_of
+from llmgw.world import Assignment
+
+NO_VENDOR = "a vendor whose devices its engine can name"
+
+
+class Wording:
+    """Profiles in the words of placing, each worked out once. `vendors`: those of the fleet's devices."""
+
+    def __init__(self, catalog: Catalog, vendors: Iterable[str]) -> None:
+        self._catalog, self._vendors = catalog, sorted(vendors)
+        self._needs: dict[int, tuple[Profile, Need]] = {}
+        self._namers: dict[str, tuple[str, ...]] = {}
+
+    def need(self, profile: Profile) -> Need:
+        """What a profile asks of a node."""
+        known = self._needs.get(id(profile))
+        if known is None:
+            known = self._needs[id(profile)] = profile, _need(profile, self._nameable(profile))
+        return known[1]
+
+    def _nameable(self, profile: Profile) -> tuple[str, ...]:
+        """Vendors whose devices can be named to the engine; none: all there are."""
+        if not profile.accelerators:
+            return ()
+        found = self._namers.get(profile.engine)
+        if found is None:
+            found = tuple(v for v in self._vendors if unnameable(profile, self._catalog, v) is None)
+            found = () if len(found) == len(self._vendors) else found or (NO_VENDOR,)
+            self._namers[profile.engine] = found
+        return found
+
+
+def _need(profile: Profile, vendors: tuple[str, ...]) -> Need:
+    return Need(
+        asks=tuple(_ask(item, vendors) for item in profile.accelerators),
+        host_mib=profile.host_memory_mib or 0,
+        pool=profile.pool,
+        labels=frozenset(profile.labels.items()),
+        prefers=frozenset(profile.prefer_labels.items()),
+        nodes=frozenset(profile.nodes),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _ask(item: Accelerators, vendors: tuple[str, ...]) -> Ask:
+    return Ask(
+        count=item.count,
+        kinds=() if item.kind is None else (item.kind,),
+        memory_mib=item.memory_mib,
+        claim_mib=item.claim_mib,
+        devices=frozenset(DeviceId(id_) for id_ in item.devices),
+        aligned=item.aligned,
+        vendors=vendors,
+    )
+
+
+def request_of(
+    wording: Wording,
+    model: Model,
+    profiles: Sequence[Profile],
+    *,
+    count: int = 1,
+    urgent: int | None = None,
+    desired: int = 0,
+    avoid: frozenset[NodeId] = frozenset(),
+    never: frozenset[NodeId] = frozenset(),
+) -> Request:
+    return Request(
+        model=model.name,
+        needs=tuple(wording.need(profile) for profile in profiles),
+        count=count,
+        rank=model.priority,
+        urgent=urgent,
+        desired=desired,
+        weights=tuple(weights_of(model, profile) for profile in profiles),
+        max_per_node=model.max_per_node,
+        spread_zones=model.spread_zones,
+        group=model.exclusive_group,
+        avoid=avoid,
+        never=never,
+    )
+
+
+def requests(draft: Draft, catalog: Catalog, wording: Wording) -> list[Request]:
+    """Every model's request; of many the count is 0."""
+    alive = by_model(a for a in draft.assignments.values() if a.stop is None or not a.stop.commanded)
+    return [_expected(draft, catalog, wording, model, alive.get(model.name, ())) for model in catalog.models]
+
+
+def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, alive: Sequence[Assignment]) -> Request:
+    wanted = demand.desired(draft.world, model, draft.now_s)
+    current = fingerprints(catalog).of[model.name]
+    good = sum(1 for a in alive if demand.why_moves(draft, a, current) is None)
+    missing = max(0, wanted - good)
+    if not missing:
+        return request_of(wording, model, model.profiles, count=0, desired=wanted)
+    there = sum(1 for a in alive if not demand.is_displaced(draft, a) and not demand.is_lost(draft, a))
+    urgent = max(0, min(missing, wanted - there))
+    failures = attempts.counted(draft.world, model, draft.failures.get(model.name, ()))
+    failed = attempts.open_failures(failures)
+    due = sum(1 for f in failed if attempts.due_s(f) <= draft.now_s)
+    count = min(missing, urgent + demand.slack(wanted), due + max(0, missing - len(failed)))
+    limit = catalog.policy.max_attempts
+    left = [model.profiles[n] for print_, n in current.items() if not attempts.given_up(failures, print_, limit)]
+    return request_of(
+        wording,
+        model,
+        left or model.profiles,
+        count=count if left else 0,
+        urgent=min(urgent, count),
+        desired=wanted,
+        avoid=frozenset(f.node for f in failures),
+    )
