@@ -24,13 +24,15 @@ from cli.looking import PANEL as LOOK
 from cli.looking import show_listing
 from cli.output import AsJson, AsYaml, Form, form_of, text_of
 from cli.outside import Session
+from cli.releasing import release
+from cli.teaching import told
 from cli.verdicts import is_taken, print_verdict
 from llmgw.order import Order
 from llmgw.orders import ORDERS, parse_order
 
 PANEL = "Change"
 GROUPS: Mapping[str, str] = {
-    "nodes": "List nodes; add and remove those that stand beside the catalog.",
+    "nodes": "List nodes; add, remove, confirm and release them.",
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
 
@@ -74,6 +76,7 @@ def add_to(app: typer.Typer) -> None:
         home, command = (groups[head], rest) if head in groups else (app, name)
         text = "\n\n".join(part for part in (f"{order.description}.", SHAPES.get(name, Shape()).note) if part)
         home.command(command, help=text, rich_help_panel=PANEL if home is app else None)(_command(order))
+    groups["nodes"].command("release", help=told(release))(release)
 
 
 def _listing(name: str) -> Callable[..., None]:

@@ -55,7 +55,7 @@ def _superseded(status: views.Status, _: Sequence[views.ModelRow], verdict: Verd
 
 
 def _out_of_our_hands(status: views.Status, *_: object) -> Progress | None:
-    return Stuck(status.phase_text) if status.phase in (Phase.ENDING, Phase.FENCED) else None
+    return Stuck(status.phase_text) if status.phase in (Phase.ENDING, Phase.FENCED, Phase.PAUSED) else None
 
 
 def _there(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:

@@ -70,6 +70,8 @@ class Parts:
     assignments: bytes = b""
     routes: bytes = b""
     rest: bytes = b""
+    kept: bytes = b""
+    """Earlier catalogs, as `llmgw.kept_catalogs` packs them."""
 
 
 @dataclass(frozen=True, slots=True)

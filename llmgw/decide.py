@@ -103,6 +103,8 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     used = {a.spec for a in draft.assignments.values()} if new_specs else set()
     wishes = fulfilled.without(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
+    if (pause := holding.paused(after, draft.now_s)) is not None and pause.until_s is not None:
+        draft.wake(pause.until_s)
     if after.settling_since_s is not None and not settled:
         draft.wake(holding.settle_until_s(after))
     known = difference.changed(world.known, difference.known_of(draft))

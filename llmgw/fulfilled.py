@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from llmgw import rolling
+from llmgw import holding, rolling
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, NodeId
 from llmgw.world import Scale, Wishes
@@ -23,6 +23,7 @@ def without(draft: Draft) -> Wishes:
         promoted=rolling.tidied(world, before.promoted),
         reverted=rolling.tidied(world, before.reverted),
         takeover_s=None if world.fenced_by is not None else before.takeover_s,
+        pause=holding.paused(world, draft.now_s),
     )
     return before if wishes == before else wishes
 

@@ -17,6 +17,7 @@ from llmgw.orders import parse_order
 from llmgw.plan import Judgement, Verdict
 from llmgw.removal_guard import CONFIRM_AFTER_S, is_confirmed, too_many_removed
 from llmgw.sentences import cut, cut_list
+from llmgw.stamp import plan_hash
 from llmgw.validation import check
 from llmgw.world import HeldCatalog, Input, InputKind, World
 
@@ -92,8 +93,16 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
     warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
         return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
+    if sent.plan and sent.plan != (now := plan_hash(world, catalog_digest(checked.catalog))):
+        return world, _refused(world, item, (MOVED.format(sent=cut(sent.plan, 40), now=now),), warnings)
     accepted.keep(item.raw, checked.catalog)
     return _valid_catalog(world, item, checked.catalog, warnings)
+
+
+MOVED = (
+    "the fleet, or the catalog, is not the one that plan {sent} was made for (it would be {now} now): "
+    "look at it again with `llmgw plan`"
+)
 
 
 def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) -> tuple[World, Verdict]:

@@ -8,13 +8,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictInt
 
 from llmgw import members, rolling, wire
-from llmgw.catalog import DAY_S, Seconds
 from llmgw.ids import ModelName, ReplicaId
-from llmgw.order import Name, Order, Problems, same_end, with_item, without
+from llmgw.order import Limit, Name, Order, Problems, same_end, with_item, without
 from llmgw.sentences import unknown
 from llmgw.world import Scale, Wishes, World
-
-Limit = Annotated[Seconds, Field(gt=0, le=30 * DAY_S)]
 
 
 class _ModelOrder(Order, ABC):

@@ -91,6 +91,26 @@ class ConfirmLost(_NodeOrder):
         return replace(world.wishes, confirmed_lost=kept(world.wishes.confirmed_lost, self.id, now_s))
 
 
+class NodesConfirm(_NodeOrder):
+    name = "nodes-confirm"
+    description = "Say that the machine that now answers under a node's name is the one: it is no longer set aside"
+    example: ClassVar[Mapping[str, object]] = {"node": "gpu-07"}
+
+    def check(self, world: World) -> Problems:
+        if problems := super().check(world):
+            return problems
+        view = survey(world).of(self.id)
+        if view is None or view.seen is None or not view.seen.machine:
+            return (f"node {self.node} has not been heard yet: there is no machine to confirm",)
+        if view.state is not NodeState.SET_ASIDE and self.id not in world.wishes.confirmed_machines:
+            return (f"node {self.node} is {view.state.replace('_', ' ')}, not set aside: nothing is in doubt",)
+        return ()
+
+    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+        machine = world.seen[self.id].machine
+        return replace(world.wishes, confirmed_machines=with_item(world.wishes.confirmed_machines, self.id, machine))
+
+
 class RemoveWeights(_NodeOrder):
     name = "remove-weights"
     description = "Delete cached weight files below a node's weights root; files in use are refused by the node"
@@ -210,6 +230,7 @@ def leave(world: World, node: Node) -> Wishes:
         added_nodes=without(world.wishes.added_nodes, node.id),
         cordoned=without(world.wishes.cordoned, node.id),
         drains=without(world.wishes.drains, node.id),
+        confirmed_machines=without(world.wishes.confirmed_machines, node.id),
     )
     if members.holds_anything(world, node.id):
         return replace(wishes, leaving=with_item(wishes.leaving, node.id, node))

@@ -220,8 +220,6 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
-    idle: frozenset[ReplicaId] = frozenset()
-    asked: frozenset[ModelName] = frozenset()
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
@@ -232,6 +230,8 @@ class RouterFacts:
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +262,16 @@ class Scale:
     replicas: int
     until_s: float | None = None
     """Epoch seconds. None: until an order takes it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The plane watches and publishes, and starts and stops nothing."""
+
+    since_s: float
+    until_s: float | None = None
+    """Epoch seconds. None: until it is told to go on."""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +307,9 @@ class Wishes:
     """The version that is not wanted: the last good one runs instead."""
     tasks: tuple[NodeTask, ...] = ()
     takeover_s: float | None = None
+    pause: Pause | None = None
+    confirmed_machines: Mapping[NodeId, str] = field(default_factory=dict)
+    """Node -> id of the machine that an operator says is the one."""
 
 
 # --- why nothing happens -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
-from llmgw import members
+from llmgw import holding, members
 from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
 from llmgw.recent import Recent
@@ -17,6 +17,7 @@ class Phase(StrEnum):
     FENCED = "fenced"  # somebody else commands: observe only
     SAFE_MODE = "safe_mode"  # deciding fails: nothing is started or stopped
     OVERTAKEN = "overtaken"  # our memory is older than the fleet's: listening before commanding
+    PAUSED = "paused"  # by an operator: watching and publishing alone
     SETTLING = "settling"  # hearing the nodes before anything is started or stopped
     NO_CATALOG = "no_catalog"
     HELD = "held"  # a catalog waits for a confirmation
@@ -35,6 +36,7 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
     (Phase.FENCED, lambda world, _, __: world.fenced_by is not None),
     (Phase.SAFE_MODE, lambda _, recent, __: bool(recent.safe_mode)),
     (Phase.OVERTAKEN, lambda world, _, __: world.overtaken_by is not None),
+    (Phase.PAUSED, lambda world, _, now_s: holding.paused(world, now_s) is not None),
     (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None),
     (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
     (Phase.HELD, lambda world, _, __: world.held is not None),

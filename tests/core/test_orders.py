@@ -35,6 +35,9 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "restart": ({"target": "qwen"}, {"target": "qwen-1"}),
     "promote": ({"model": "qwen"},),
     "revert": ({"model": "qwen"},),
+    "nodes-confirm": ({"node": "node-b"},),
+    "pause": ({}, {"reason": "by hand"}, {"reason": "by hand", "for_s": 60.0}),
+    "resume": ({},),
     "takeover": ({},),
 }
 
@@ -50,6 +53,7 @@ def busy_world() -> World:
     wishes = Wishes(
         cordoned={NodeId("node-a"): 1.0},
         drains={NodeId("node-a"): Drain(1.0)},
+        confirmed_machines={NodeId("node-b"): "the former machine"},
         scales={ModelName("qwen"): Scale(1)},
         added_nodes={NodeId("extra"): Node(id=NodeId("extra"), url="http://extra:7070")},
     )

@@ -178,7 +178,9 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
     ),
     "a command without a port": (launched(engine="command", command=["x"]), AT, "its port", "${llmgw:port}"),
     "no command": (launched(engine="command"), AT, "needs a `command`", "list"),
-    "an image": (launched(image="x:1"), f"{AT}.image", "not containers", "leave `image` out"),
+    "no image": (launched(engine="container", args=["${llmgw:port}"]), AT, "needs an `image`", "image to run"),
+    "an image that is a flag": (launched(image="--privileged"), f"{AT}.image", "is no image", "registry/name:tag"),
+    "a container without a port": (launched(engine="container", image="x:1"), AT, "its port", "${llmgw:port}"),
     # shape, further
     "an exponent as text": (launched(start_limit_s="1e3"), f"{AT}.start_limit_s", "must be a number", "without quotes"),
     "a fraction for a whole number": (launched(weight=1.5), f"{AT}.weight", "whole number", "digits"),
