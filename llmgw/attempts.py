@@ -25,6 +25,8 @@ MANY_NODES = 3
 
 def counted(world: World, model: Model, known: Sequence[Failure]) -> tuple[Failure, ...]:
     """Failures that still count: of the model as it is now, after its last restart or wake."""
+    if not known:
+        return ()
     since_s = max(world.wishes.restarts.get(model.name, 0.0), world.wishes.wakes.get(model.name, 0.0))
     current = described(world, model.name)
     return tuple(f for f in known if f.at_s > since_s and f.fingerprint in current)

@@ -13,6 +13,7 @@ from llmgw.catalog import Model
 from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ReplicaId
 from llmgw.rolling import Version
+from llmgw.stopping import live_routers
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
 
@@ -90,8 +91,9 @@ def _keep(
     draft: Draft, model: Model, good: list[Assignment], wanted: int, current: Mapping[Fingerprint, int]
 ) -> list[Assignment]:
     """The best of what may stay; the others are surplus."""
-    crowd = Counter(a.node for a in good)
-    good.sort(key=lambda a: (*_keep_rank(draft, a, current), crowd[a.node], len(a.replica), a.replica))
+    if len(good) > wanted:
+        crowd, idle = Counter(a.node for a in good), _idle(draft.world)
+        good.sort(key=lambda a: (*_keep_rank(draft, a, current, idle), crowd[a.node], len(a.replica), a.replica))
     for assignment in good[:wanted]:
         draft.take_back(assignment)
     for assignment in good[wanted:]:
@@ -100,12 +102,19 @@ def _keep(
 
 
 def _keep_rank(
-    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]
-) -> tuple[bool, bool, bool, int]:
-    """The first are kept: ready, not wished away, begun, on a better profile."""
+    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int], idle: frozenset[ReplicaId]
+) -> tuple[bool, bool, bool, int, bool]:
+    """The first are kept: ready, not wished away, begun, on a better profile, in use."""
     view = draft.survey.of(assignment.node)
     begun = view is not None and assignment.replica in view.rows
-    return not is_serving(draft, assignment), assignment.stop is not None, not begun, current[assignment.fingerprint]
+    serves, wished = is_serving(draft, assignment), assignment.stop is not None
+    return not serves, wished, not begun, current[assignment.fingerprint], assignment.replica in idle
+
+
+def _idle(world: World) -> frozenset[ReplicaId]:
+    """What no live router uses, as far as routers tell it."""
+    live = [facts.idle for facts in live_routers(world).values()]
+    return frozenset.intersection(*live) if live else frozenset()
 
 
 def _gives_way_last(assignment: Assignment) -> tuple[bool, int, str]:

@@ -7,14 +7,15 @@ out as a difference: what stays as it is costs a comparison.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llmgw import waking
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
-from llmgw.nodes import NodeState
+from llmgw.nodes import NodeState, NodeView
 from llmgw.table import Table, TableChange
-from llmgw.wire import Endpoint, EngineState, ModelState, TableModel
+from llmgw.wire import Endpoint, EngineState, ModelState, ReplicaReport, TableModel
 from llmgw.world import Assignment
 
 RETRY_STARTING_S = 5
@@ -40,14 +41,15 @@ def routes(draft: Draft) -> Routes:
         return Routes(TableChange(), frozenset(held.endpoints))
     groups = by_model(draft.sorted_assignments())
     models = draft.world.catalog.models
-    ready = {m.name: [a for a in groups.get(m.name, ()) if _is_published(draft, a)] for m in models}
+    ready = {m.name: [p for a in groups.get(m.name, ()) if (p := _published(draft, a)) is not None] for m in models}
     aliases = _aliases_in_force(held, draft.world.catalog, ready)
     rows = {m.name: _model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models}
     found: dict[ReplicaId, Endpoint] = {}
     for model in models:
         names, profiles = (model.name, *aliases[model.name]), {p.name: p for p in model.profiles}
-        for assignment in ready[model.name]:
-            if (endpoint := _endpoint(draft, assignment, names, profiles.get(assignment.profile))) is not None:
+        for replica in ready[model.name]:
+            profile = profiles.get(replica.assignment.profile)
+            if (endpoint := _endpoint(draft, replica, names, profile)) is not None:
                 found[endpoint.id] = endpoint
     return _difference(draft, held, rows, found)
 
@@ -73,25 +75,37 @@ def _difference(
     return Routes(change, frozenset({*held.endpoints, *puts} - set(drops)))
 
 
-def _is_published(draft: Draft, assignment: Assignment) -> bool:
-    view = draft.survey.of(assignment.node)
-    if assignment.stop is not None or view is None or not view.keeps_routes:
-        return False
-    held = assignment.replica in draft.world.table.endpoints
-    if view.state is not NodeState.HEALTHY:
-        return held
-    row = view.rows.get(assignment.replica)
-    ready = row is not None and row.state is EngineState.READY and row.url is not None
-    return ready and (held or not assignment.unreadable)
+class _Published(NamedTuple):
+    """A replica that routers may send to. `row`: its node's word, where that counts."""
+
+    assignment: Assignment
+    view: NodeView
+    row: ReplicaReport | None
+    held: Endpoint | None
 
 
-def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:
-    """The endpoint of a published replica, with the profile's present weight and priority; the held one if equal."""
+def _published(draft: Draft, assignment: Assignment) -> _Published | None:
+    if assignment.stop is not None:
+        return None
+    view = draft.survey.nodes.get(assignment.parts[0].node)
+    if view is None:
+        return None
     held = draft.world.table.endpoints.get(assignment.replica)
-    view = draft.survey.of(assignment.node)
-    row = view.rows.get(assignment.replica) if view is not None and view.judges else None
-    url = row.url if row is not None and row.url is not None else held.url if held is not None else None
-    if url is None or view is None:
+    if view.state is not NodeState.HEALTHY:
+        return _Published(assignment, view, None, held) if held is not None and view.keeps_routes else None
+    row = view.rows.get(assignment.replica)
+    if row is None or row.state is not EngineState.READY or row.url is None:
+        return None
+    if assignment.unreadable and held is None:
+        return None
+    return _Published(assignment, view, row, held)
+
+
+def _endpoint(draft: Draft, replica: _Published, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:
+    """The endpoint of a published replica, with the profile's present weight and priority; the held one if equal."""
+    assignment, view, row, held = replica
+    url = row.url if row is not None else held.url if held is not None else None
+    if url is None:
         return None
     if assignment.unreadable and held is not None:  # how it was launched is not known any more
         return held if names == held.models else held.model_copy(update={"models": names})
@@ -125,7 +139,7 @@ def _content(e: Endpoint) -> tuple[str, tuple[str, ...], str, str, str, int, int
 
 
 def _aliases_in_force(
-    old: Table, catalog: Catalog, ready: Mapping[ModelName, Sequence[Assignment]]
+    old: Table, catalog: Catalog, ready: Mapping[ModelName, Sequence[_Published]]
 ) -> dict[ModelName, tuple[str, ...]]:
     """Each alias at its owner; one that moves stays with its holder while only the holder is ready."""
     holders = {alias: row.name for row in old.models.values() for alias in row.aliases}
@@ -142,7 +156,7 @@ def _aliases_in_force(
 
 
 def _model_row(
-    draft: Draft, model: Model, aliases: tuple[str, ...], ready: Sequence[Assignment], mine: Sequence[Assignment]
+    draft: Draft, model: Model, aliases: tuple[str, ...], ready: Sequence[_Published], mine: Sequence[Assignment]
 ) -> TableModel:
     state, retry_s = ModelState.READY, RETRY_STARTING_S
     if not ready:

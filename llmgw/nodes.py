@@ -149,8 +149,10 @@ def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, s
         for device in seen.inventory.devices:
             if (other := first.setdefault(device.id, id_)) != id_:
                 claimed["device", device.id] += [id_] if claimed["device", device.id] else [other, id_]
-    holding = {assignment.node for assignment in world.assignments.values()}
-    doubts = {id_: text for id_ in declared if id_ in holding and (text := _other_machine(world, id_))}
+    doubts = {id_: text for id_ in declared if (text := _other_machine(world, id_))}
+    if doubts:
+        holding = {assignment.node for assignment in world.assignments.values()}
+        doubts = {id_: text for id_, text in doubts.items() if id_ in holding}
     for (what, value), nodes in claimed.items():
         if len(nodes) > 1:
             right = {id_ for id_ in nodes if _is_confirmed(world, id_)}

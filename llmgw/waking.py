@@ -99,7 +99,7 @@ def _give_up(draft: Draft, model: Model, wakes: dict[ModelName, float], spent: F
 
 def _idle_models(draft: Draft, wakes: Mapping[ModelName, float]) -> list[ModelName]:
     """Models kept up by a wish whose every replica is idle at every live router."""
-    routers = list(stopping.live_routers(draft.world).values())
+    routers = list(stopping.live_routers(draft.world).values()) if wakes else []
     if not routers:
         return []
     idle: frozenset[ReplicaId] = frozenset.intersection(*(facts.idle for facts in routers))

@@ -41,7 +41,7 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
     (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
     (Phase.HELD, lambda world, _, __: world.held is not None),
     (Phase.CONVERGING, lambda world, _, now_s: is_moving(world, now_s)),
-    (Phase.DEGRADED, lambda world, _, now_s: bool(unfinished(world, now_s))),
+    (Phase.DEGRADED, lambda world, _, now_s: bool(world.waiting or lacking_models(world, now_s))),
     (Phase.STEADY, lambda _, __, ___: True),
 )
 
@@ -82,9 +82,9 @@ def is_moving(world: World, now_s: float) -> bool:
 
 def _is_under_way(world: World, assignment: Assignment) -> bool:
     """On its way in or out; what a lost node holds waits for the node."""
-    if assignment.unreadable or members.node_level(world, assignment.node) is SilenceLevel.LOST:
+    if assignment.stop is None and (assignment.unreadable or assignment.replica in world.table.endpoints):
         return False
-    return assignment.stop is not None or assignment.replica not in world.table.endpoints
+    return members.node_level(world, assignment.node) is not SilenceLevel.LOST
 
 
 def unfinished(world: World, now_s: float) -> tuple[str, ...]:

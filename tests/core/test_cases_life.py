@@ -230,6 +230,19 @@ def test_b27_the_one_that_still_starts_is_given_up_before_the_one_that_serves() 
     assert published(f, "m") == {serving} == ids(f, "m")
 
 
+def test_b27_of_equals_the_one_that_nobody_uses_is_given_up() -> None:
+    f = running(model("m", {"min": 1, "max": 3}, idle_timeout_s=30.0), nodes="abc", count=1)
+    f.order("scale", model="m", replicas=3)
+    f.run(20)
+    oldest = sorted(ids(f, "m"))[0]
+    facts = {k: replace(v, idle=frozenset({oldest})) for k, v in f.world.routers.items()}
+    f.world = replace(f.world, routers=facts)
+    f.order("scale", model="m", replicas=2)
+    f.run(20)
+    assert oldest not in ids(f, "m")
+    assert len(published(f, "m")) == 2
+
+
 def test_b31_the_last_model_that_leaves_leaves_an_empty_table_at_every_router() -> None:
     f = fleet("a", routers=("r1", "r2", "r3"))
     f.catalog(catalog(f, model("m")))

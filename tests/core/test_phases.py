@@ -76,3 +76,12 @@ def test_an_accepted_catalog_is_parsed_once_by_judging_and_merging(monkeypatch: 
     f.send(InputKind.CATALOG, "replace-catalog", *raw)
     assert len(parsed) == 1
     assert accepted.catalog_of(raw).model("k") is not None, "what is not kept is parsed"
+
+
+def test_a_steady_fleet_has_nothing_unfinished_and_a_degraded_one_says_what_is() -> None:
+    f = running(model("m"))
+    assert (phase(f), text(f)) == ("steady", "everything wanted is ready")
+    f.catalog(catalog(f, model("m", 9, 2)))
+    f.run(60)
+    assert phase(f) == "degraded"
+    assert text(f).startswith("nothing is under way; out of order: model/m ")
