@@ -97,13 +97,20 @@ def request_of(
     )
 
 
-def requests(draft: Draft, catalog: Catalog, wording: Wording) -> list[Request]:
-    """Every model's request; of many the count is 0."""
+def requests(draft: Draft, catalog: Catalog, wording: Wording, never: frozenset[NodeId]) -> list[Request]:
+    """Every model's request; of many the count is 0. `never`: nodes that get nothing new."""
     alive = by_model(a for a in draft.assignments.values() if a.stop is None or not a.stop.commanded)
-    return [_expected(draft, catalog, wording, model, alive.get(model.name, ())) for model in catalog.models]
+    return [_expected(draft, catalog, wording, model, alive.get(model.name, ()), never) for model in catalog.models]
 
 
-def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, alive: Sequence[Assignment]) -> Request:
+def _expected(
+    draft: Draft,
+    catalog: Catalog,
+    wording: Wording,
+    model: Model,
+    alive: Sequence[Assignment],
+    never: frozenset[NodeId],
+) -> Request:
     wanted = demand.desired(draft.world, model, draft.now_s)
     current = fingerprints(catalog).of[model.name]
     good = sum(1 for a in alive if demand.why_moves(draft, a, current) is None)
@@ -126,4 +133,5 @@ def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, al
         urgent=min(urgent, count),
         desired=wanted,
         avoid=frozenset(f.node for f in failures),
+        never=never,
     )

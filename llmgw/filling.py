@@ -31,8 +31,8 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     groups = by_model(draft.sorted_assignments())
-    ground = Ground.of(draft, catalog)
     crashing = frozenset(crashes.crashing_nodes(draft))
+    ground = Ground(draft, catalog, crashing)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
         alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
@@ -171,7 +171,7 @@ class _Filling:
             else:
                 tried.append((print_, profile))
         avoid, profiles = frozenset(f.node for f in failures), [profile for _, profile in tried]
-        spot = self.ground.find(version.model, profiles, avoid=avoid, never=never | self.crashing)
+        spot = self.ground.find(version.model, profiles, avoid=avoid, never=never)
         if isinstance(spot, Spot):
             print_, profile = tried[spot.profile]
             if launch_of(version.catalog, version.model, profile, spot.vendor)[1] is not None:

@@ -48,6 +48,8 @@ class Spot:
 class Ground:
     draft: Draft
     catalog: Catalog
+    never: frozenset[NodeId] = frozenset()
+    """Nodes that get nothing new."""
     _wording: asking.Wording = field(init=False)
     _made: Field | None = None
     _reserved: defaultdict[ModelName, list[Holding]] = field(default_factory=lambda: defaultdict(list))
@@ -56,10 +58,6 @@ class Ground:
     _leaves: dict[tuple[ModelName, int], list[ReplicaId]] = field(default_factory=dict)
     """Who gives way to a model on a node once it takes the place."""
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, draft: Draft, catalog: Catalog) -> "Ground":
-        return cls(draft, catalog)
 
     # --- the field ---
 
@@ -75,7 +73,7 @@ class Ground:
         percent = self.catalog.policy.max_shared_percent
         sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
         self._wording = asking.Wording(self.catalog, {slot.vendor for site in sites for slot in site.slots})
-        wanted = asking.requests(self.draft, self.catalog, self._wording)
+        wanted = asking.requests(self.draft, self.catalog, self._wording, self.never)
         self._wanted = {request.model: request for request in wanted}
         made = Field(sites, wanted)
         groups = by_node(self.draft.assignments.values())
@@ -170,10 +168,12 @@ class Ground:
         made = self.all
         before = self._wanted.get(model.name)
         desired = before.desired if before is not None else 0
+        never |= self.never
         request = asking.request_of(self._wording, model, profiles, desired=desired, avoid=avoid, never=never)
-        planned = self._planned(request) if not never else None
+        planned = self._planned(request)
         if planned is not None:
             return self._spot(planned)
+        self._unplan(model.name)
         planner = Planner(made, [request])
         hit = planner.find(request)
         start = None if hit is None else planner.start(request, hit)
@@ -188,12 +188,17 @@ class Ground:
         wanted = self._wanted.get(request.model)
         for number, holding in enumerate(mine):
             need = None if wanted is None else wanted.needs[holding.way]
-            if need in request.needs:
+            if need in request.needs and self.all.yard.sites[holding.node].id not in request.never:
                 del mine[number]
                 self.all.yard.give(holding)
                 holding.way = request.needs.index(need)
                 return holding
         return None
+
+    def _unplan(self, model: ModelName) -> None:
+        """It asks for other places than the plan has for it: these are free again."""
+        for holding in self._reserved.pop(model, ()):
+            self.all.yard.give(holding)
 
     def _spot(self, holding: Holding) -> Spot:
         site = self.all.yard.sites[holding.node]
