@@ -5,10 +5,12 @@ A refusal waits and costs no attempt. Pure over `View` but for looking at execut
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent.launch import unknown_placeholders
 from agent.ledger import Record
-from agent.local import Executables, Secrets, refuse, weights_argument
+from agent.local import Executables, Secrets, refuse
+from agent.weights import finding
 from llmgw.ids import DeviceId
 from llmgw.wire import CommandBatch, Device, DeviceHealth, Inventory, Refusal, RefusalCode, Start
 
@@ -22,6 +24,7 @@ class View:
     records: tuple[Record, ...]
     executables: Executables
     secrets: Secrets
+    weights_root: Path | None = None
 
 
 def admit(start: Start, view: View) -> Refusal | None:
@@ -135,10 +138,8 @@ def _has_secrets(start: Start, view: View) -> Refusal | None:
     return values if isinstance(values, Refusal) else None
 
 
-def _has_weights(start: Start, view: View) -> Refusal | None:  # noqa: ARG001 - a row of CHECKS
-    if start.launch.weights is None:
-        return None
-    found = weights_argument(start.launch.weights)
+def _has_weights(start: Start, view: View) -> Refusal | None:
+    found = finding.argument(start.launch, view.weights_root)
     return found if isinstance(found, Refusal) else None
 
 

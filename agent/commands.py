@@ -7,18 +7,16 @@ nothing. Refusals are results; only a batch that may not be looked at at all rai
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import assert_never
 
 from agent.admission import admit, malformed
 from agent.ledger import LedgerError, Record, StopIntent, StopStep
-from agent.local import refuse, weights_argument
+from agent.local import refuse
 from agent.marks import marked_records, processes_of
 from agent.node import Node
 from agent.ports import NoPort
 from agent.proc import Census, boottime_s
 from agent.replica import Replica
-from agent.weights import remove_weights
 from llmgw.fencing import Fence, compare, owner_of
 from llmgw.ids import ReplicaId
 from llmgw.wire import (
@@ -79,7 +77,7 @@ class Commands:
             self._node.note_head()
             for act in staged.acts:
                 act()
-            await self._remove_weights(batch, staged)
+            await self._see_to_weights(batch, staged)
             results = tuple(staged.results[number] for number in range(len(batch.commands)))
             for command, result in zip(batch.commands, results, strict=True):
                 self._node.meters.commands.labels(command.kind, result.outcome).inc()
@@ -161,9 +159,7 @@ class Commands:
                 return self._stop(command, census, staged)
             case Start():
                 return self._start(command, token, census, staged)
-            case Pull():
-                return _refused(command.source, refuse(RefusalCode.UNSUPPORTED, "this agent does not pull weights yet"))
-            case RemoveWeights():
+            case Pull() | RemoveWeights():
                 return None
             case _:
                 assert_never(command)
@@ -251,16 +247,12 @@ class Commands:
                 undo()
             raise self._refused(503, ErrorCode.NOT_READY, f"nothing was done: {error}") from error
 
-    async def _remove_weights(self, batch: CommandBatch, staged: _Staged) -> None:
-        root = self._node.settings.weights_root
+    async def _see_to_weights(self, batch: CommandBatch, staged: _Staged) -> None:
         for number, command in enumerate(batch.commands):
             if isinstance(command, RemoveWeights):
-                staged.results[number] = await asyncio.to_thread(remove_weights, command, root, self._weights_in_use())
-
-    def _weights_in_use(self) -> list[Path]:
-        sources = {replica.record.start.launch.weights for replica in self._node.replicas.values()}
-        found = [weights_argument(source) for source in sources if source is not None and source.startswith("file:")]
-        return [Path(place) for place in found if isinstance(place, str)]
+                staged.results[number] = await self._node.shelf.remove(command)
+            elif isinstance(command, Pull):
+                staged.results[number] = await self._node.shelf.pull(command)
 
 
 def _accepted(subject: str) -> CommandResult:

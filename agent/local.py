@@ -1,4 +1,4 @@
-"""What only the node knows: where an executable is, what a secret's value is, where weights lie.
+"""What only the node knows: where an executable is, and what a secret's value is.
 
 Each answer is the thing or a `Refusal` that says what to do. Values of secrets leave this module only into the
 environment of an engine.
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from agent.launch import PYTHON
 from llmgw.wire import MAX_ERROR_CHARS, Refusal, RefusalCode
@@ -71,16 +70,3 @@ class Secrets:
             return (self.folder / name).read_text().rstrip("\n")
         except (OSError, UnicodeDecodeError):
             return None
-
-
-def weights_argument(source: str) -> str | Refusal:
-    """What `${llmgw:weights}` becomes: a file's path, or the repository's name for engines that fetch it themselves."""
-    parts = urlsplit(source)
-    if parts.scheme == "file":
-        path = unquote(parts.path)
-        if not Path(path).exists():
-            return refuse(RefusalCode.NOT_FOUND, f"weights {source} are not on this node")
-        return path
-    if parts.scheme == "hf":
-        return source.removeprefix("hf://").partition("@")[0]
-    return refuse(RefusalCode.UNSUPPORTED, f"weights {source}: this agent takes file:// and hf:// sources")

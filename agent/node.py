@@ -32,6 +32,7 @@ from agent.recovery import recover
 from agent.replica import Replica, Surroundings
 from agent.reports import Revisions
 from agent.settings import Settings
+from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
 from llmgw.wire import DiskReport, Inventory, NodeReport, Token
@@ -66,13 +67,22 @@ class Node:
         self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
         self.revisions = Revisions()
         self.meters = Meters()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
         self._secrets = Secrets(settings.secrets_dir, self._environ)
+        self.shelf = Shelf(
+            settings.weights_root,
+            settings.state_dir,
+            self._secrets,
+            self._environ,
+            self._make_task,
+            users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
+            changed=self.revisions.note_weights,
+        )
         self._source: DeviceSource = device_source(settings.devices, self.machine_id, settings.node)
         self._inventory = Inventory(complete=False, problem="devices are not read yet")
         self._disk: DiskReport | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._lock: IO[str] | None = None
         self._hostname = socket.gethostname()
         self._version = _version()
@@ -97,6 +107,7 @@ class Node:
         for replica in tuple(self.replicas.values()):
             replica.resume()
             self.changed(replica)
+        await self.shelf.open()
         await self._first_look()
         self.note_head()
         self._make_task(self._keep_house(), "housekeeping")
@@ -129,6 +140,7 @@ class Node:
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
             secrets=self._secrets,
+            weights_root=self.settings.weights_root,
         )
 
     def quarantined(self) -> dict[DeviceId, str]:
@@ -198,6 +210,7 @@ class Node:
                 self.replicas[replica].report() for replica in self.revisions.known() if replica in self.replicas
             ),
             quarantined=quarantined,
+            weights=self.shelf.rows(),
             disk=self._disk,
             hostname=self._hostname,
             version=self._version,

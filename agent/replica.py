@@ -14,7 +14,7 @@ from agent.census import CensusTaker
 from agent.enginelogs import EngineLogs
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerFile, Record, StopStep
-from agent.local import Executables, Secrets, weights_argument
+from agent.local import Executables, Secrets
 from agent.marks import mark_environment, processes_of
 from agent.ports import Ports
 from agent.proc import Process, boottime_s
@@ -33,6 +33,7 @@ from agent.readiness import (
 )
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
+from agent.weights import finding
 from llmgw.wire import EngineState, Inventory, Refusal, ReplicaReport
 
 TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
@@ -170,7 +171,7 @@ class Replica:
         start = self.record.start
         executable = self._around.executables.find(start.launch.argv[0])
         secrets = self._around.secrets.resolve(start.launch.secret_env)
-        weights = weights_argument(start.launch.weights) if start.launch.weights else ""
+        weights = finding.argument(start.launch, self._around.settings.weights_root)
         for found in (executable, secrets, weights):
             if isinstance(found, Refusal):
                 self._fail(found.message)
@@ -197,7 +198,11 @@ class Replica:
             weights=weights,
             devices=around.inventory().devices,
         )
-        rendered = render(record.start.launch, place, record.start.claims, around.environ)
+        inherited = {
+            **around.environ,
+            **finding.hub_environment(around.settings.weights_root, record.start.launch.env),
+        }
+        rendered = render(record.start.launch, place, record.start.claims, inherited)
         env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
         return Invocation(argv=rendered.argv, env=env)
 

@@ -209,7 +209,12 @@ OPTIONS = (
         "a file per secret; default: variables LLMGW_SECRET_<NAME>",
     ),
     Option(
-        "--weights-root", "LLMGW_AGENT_WEIGHTS_ROOT", _folder, None, "DIR", "weights that may be removed on request"
+        "--weights-root",
+        "LLMGW_AGENT_WEIGHTS_ROOT",
+        _folder,
+        None,
+        "DIR",
+        "a Hugging Face cache: weights are reported, pulled and removed below it, and nowhere else",
     ),
     Option(
         "--machine-id",

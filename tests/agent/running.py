@@ -69,6 +69,7 @@ class Agent:
         self.port = port
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
+        self.environ = {"LLMGW_SECRET_PASS_PHRASE": "open-sesame"}
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
     async def begin(self, *flags: str) -> None:
@@ -78,7 +79,7 @@ class Agent:
             *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + BLOCK - 1}")),
         ]
         with (self.state_dir.parent / "agent.log").open("ab") as log:
-            env = {**os.environ, "LLMGW_SECRET_PASS_PHRASE": "open-sesame"}
+            env = {**os.environ, **self.environ}
             self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=env)
         async with asyncio.timeout(LIMIT_S):
             while True:
@@ -184,11 +185,12 @@ def free_block() -> Iterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def agent_in(folder: Path, *flags: str) -> AsyncIterator[Agent]:
+async def agent_in(folder: Path, *flags: str, **environ: str) -> AsyncIterator[Agent]:
     state = folder / "state"
     state.mkdir()
     with free_block() as port:
         agent = Agent(state, port)
+        agent.environ |= environ
         try:
             await agent.begin(*flags)
             yield agent
