@@ -12,7 +12,16 @@ from pydantic_core import ErrorDetails
 
 from llmgw.fleet_orders import RoutersAdd, RoutersRemove, Takeover
 from llmgw.model_orders import Restart, ScaleModel, Wake
-from llmgw.node_orders import ConfirmLost, Cordon, DrainNode, NodesAdd, NodesRemove, RemoveWeights, Uncordon
+from llmgw.node_orders import (
+    ConfirmLost,
+    Cordon,
+    DrainNode,
+    NodesAdd,
+    NodesRemove,
+    PullWeights,
+    RemoveWeights,
+    Uncordon,
+)
 from llmgw.order import Order, Problems
 from llmgw.sentences import cut, json_kind, unknown
 
@@ -23,6 +32,7 @@ ORDERS: Mapping[str, type[Order]] = {
         Uncordon,
         DrainNode,
         ConfirmLost,
+        PullWeights,
         RemoveWeights,
         NodesAdd,
         NodesRemove,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llmgw import batches, record
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
 from llmgw.ids import NodeId, RouterId
-from llmgw.wire import BatchReply, ErrorReply, Outcome, RouterTable, TablePatch, TableReply
+from llmgw.wire import BatchReply, ErrorReply, RouterTable, TablePatch, TableReply
 from llmgw.world import World
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class NodeLane(Lane):
                 self.fleet.check()
 
         def answer() -> None:
-            got = _answer_of(reply[0]) if reply and in_time and not self.loses_reply else None
+            got = _answer_of(call, reply[0]) if reply and in_time and not self.loses_reply else None
             self._record(call, got or DispatchAnswer(outcome=CallOutcome.FAILED, text=LOST))
 
         return _Packet(arrives_s, arrive, answered_s, answer)
@@ -181,11 +181,10 @@ class RouterLane(Lane):
         )
 
 
-def _answer_of(reply: BatchReply | ErrorReply) -> DispatchAnswer:
+def _answer_of(call: DispatchCall, reply: BatchReply | ErrorReply) -> DispatchAnswer:
     if isinstance(reply, ErrorReply):
         return DispatchAnswer(outcome=_outcome(reply), held=reply.held, owner=reply.owner, text=reply.message)
-    refused = tuple(r for r in reply.results if r.outcome is Outcome.REFUSED)
-    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, held=reply.token)
+    return batches.answer_of(call, reply)
 
 
 def _outcome(reply: ErrorReply) -> CallOutcome:
