@@ -8,12 +8,15 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.launch import PYTHON
+from agent.redaction import Redactor
 from llmgw.wire import MAX_ERROR_CHARS, Refusal, RefusalCode
 
+_VARIABLE = "LLMGW_SECRET_"
 _SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -49,6 +52,23 @@ class Secrets:
 
     folder: Path | None
     environ: Mapping[str, str]
+    redactor: Redactor = field(default_factory=Redactor, compare=False)
+
+    def clean(self, text: str) -> str:
+        """`text` without the value of any secret of this node, present or past."""
+        self.learn()
+        return self.redactor.clean(text)
+
+    def learn(self) -> None:
+        """Take in the values that are there now."""
+        found: list[str] = []
+        if self.folder is None:
+            found = [value for name, value in self.environ.items() if name.startswith(_VARIABLE)]
+        else:
+            with suppress(OSError):
+                names = [path.name for path in self.folder.iterdir() if path.is_file()]
+                found = [value for name in names if (value := self._value(name)) is not None]
+        self.redactor.learn(found)
 
     def resolve(self, wanted: Mapping[str, str]) -> dict[str, str] | Refusal:
         """Variable -> value for `wanted` (variable -> secret name); a refusal names all that are missing."""
@@ -65,7 +85,7 @@ class Secrets:
         if _SECRET_NAME.fullmatch(name) is None:
             return None
         if self.folder is None:
-            return self.environ.get("LLMGW_SECRET_" + re.sub(r"[.-]", "_", name).upper())
+            return self.environ.get(_VARIABLE + re.sub(r"[.-]", "_", name).upper())
         try:
             return (self.folder / name).read_text().rstrip("\n")
         except (OSError, UnicodeDecodeError):

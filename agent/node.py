@@ -32,6 +32,7 @@ from agent.recovery import recover
 from agent.replica import Replica, Surroundings
 from agent.reports import Revisions
 from agent.settings import Settings
+from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
@@ -70,11 +71,11 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
-        self._secrets = Secrets(settings.secrets_dir, self._environ)
+        self.secrets = Secrets(settings.secrets_dir, self._environ)
         self.shelf = Shelf(
             settings.weights_root,
             settings.state_dir,
-            self._secrets,
+            self.secrets,
             self._environ,
             self._make_task,
             users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
@@ -128,6 +129,10 @@ class Node:
         if self._lock is not None:
             self._lock.close()
 
+    def watch_certificate(self, rotation: Rotation) -> None:
+        """Take a certificate that was replaced on the disk into force, within seconds."""
+        self._make_task(self._keep_certificate(rotation), "certificate")
+
     # --- what commands use -----------------------------------------------------------------------------------------
 
     def new_replica(self, record: Record) -> Replica:
@@ -139,7 +144,7 @@ class Node:
             quarantined=self.quarantined(),
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
-            secrets=self._secrets,
+            secrets=self.secrets,
             weights_root=self.settings.weights_root,
         )
 
@@ -228,7 +233,7 @@ class Node:
             settings=self.settings,
             environ=self._environ,
             executables=self._executables,
-            secrets=self._secrets,
+            secrets=self.secrets,
             ports=self.ports,
             logs=self.logs,
             ledger=self.ledger,
@@ -278,6 +283,15 @@ class Node:
             await asyncio.to_thread(self._tidy, live)
             self._disk = await asyncio.to_thread(_disk_of, self.settings.weights_root or self.settings.state_dir)
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _keep_certificate(self, rotation: Rotation) -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            problem = await asyncio.to_thread(rotation.check)
+            if problem and problem != told:
+                log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
+            told = problem
 
     def _tidy(self, live: list[tuple[ReplicaId, int]]) -> None:
         for replica, attempt in live:

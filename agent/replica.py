@@ -271,7 +271,8 @@ class Replica:
         self._fail(reason, self._engine.exit_code if self._engine else None)
 
     def _fail(self, reason: str, exit_code: int | None = None) -> None:
-        tail = self._without_secrets(self._around.logs.tail(self.record.replica, self.record.start.attempt))
+        clean = self._around.secrets.clean
+        reason, tail = clean(reason), self._around.logs.tail(self.record.replica, self.record.start.attempt, clean)
         self.stuck = ""
         self.update(failure=Failure(reason=reason[:300], exit_code=exit_code, log_tail=tail))
         self._around.ledger.save_soon()
@@ -329,14 +330,6 @@ class Replica:
 
     def _start_left_s(self) -> float:
         return float("inf") if self.record.was_ready else self.record.start.launch.start_limit_s - self._age_s()
-
-    def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        values = self._around.secrets.resolve(self.record.start.launch.secret_env)
-        if isinstance(values, Refusal):
-            return lines
-        for value in values.values():
-            lines = tuple(line.replace(value, "***") if value else line for line in lines)
-        return lines
 
 
 def _how_it_ended(exit_code: int | None, state: EngineState) -> str:

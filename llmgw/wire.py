@@ -255,6 +255,8 @@ class ErrorCode(StrEnum):
     FOREIGN_OWNER = "foreign_owner"  # 403: belongs to another installation or fleet
     UNAUTHORIZED = "unauthorized"  # 401
     INVALID = "invalid"  # 422/400
+    TOO_LARGE = "too_large"  # 413: the request's body
+    TOO_MANY = "too_many"  # 429: requests of one client
     WRONG_NODE = "wrong_node"  # 409: this agent is another node
     NOT_READY = "not_ready"  # 503: nothing was done, ask again later
     NAME_CONFLICT = "name_conflict"  # 409: a model here is an alias in another fleet's table
