@@ -5,7 +5,7 @@ It translates; `agent.node` and `agent.commands` decide.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from agent.auth import BearerDoor, TokenSource
 from agent.commands import BatchRefused, Commands
+from agent.description import describe
 from agent.enginelogs import follow as follow_log
 from agent.enginelogs import read_tail
 from agent.limits import Limits, Rate
@@ -40,7 +41,8 @@ def build_app(node: Node, tokens: TokenSource | None) -> ASGIApp:
 
 def build_api(node: Node) -> FastAPI:
     """The endpoints alone."""
-    app = FastAPI(title="llmgw agent", version=node.report().version, docs_url=None, redoc_url=None)
+    app = FastAPI(title="llmgw agent", docs_url=None, redoc_url=None)
+    describe(app)
     commands = Commands(node)
     node.meters.watch(node.report)
     _say_errors(app)
@@ -96,7 +98,7 @@ def _serve_logs(app: FastAPI, node: Node) -> None:
     @app.get(
         "/v1/replicas/{replica}/logs",
         response_class=PlainTextResponse,
-        responses={404: {"model": ErrorReply}},
+        responses={404: {"model": ErrorReply, "description": "nothing of this replica is kept here"}},
         tags=["logs"],
     )
     async def read_logs(
@@ -138,7 +140,11 @@ async def _joined(head: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 
 def _serve_health(app: FastAPI, node: Node) -> None:
-    @app.get("/healthz", response_class=PlainTextResponse, tags=["health"])
+    broken: dict[int | str, dict[str, Any]] = {
+        503: {"description": "the ledger cannot be written", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    }
+
+    @app.get("/healthz", response_class=PlainTextResponse, responses=broken, tags=["health"])
     async def health() -> Response:
         """200 while the agent serves and can write its ledger."""
         problem = node.ledger.problem
