@@ -28,7 +28,7 @@ FAILURES = 3
 _LOAD_SHARE = 0.05
 _LOADING_S = (0.05, 1.0)
 _READY_S = (5.0, 30.0)
-_QUIET_SHARE = 0.1
+_QUIET_SHARE = 0.5
 _RETRY_S = 1.0
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)

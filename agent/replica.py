@@ -79,6 +79,7 @@ class Replica:
         self._activity: Activity | None = None
         self._failures = 0
         self._since_s = _now_s()
+        self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
         self._log = around.logs.path(record.replica, record.start.attempt)
 
@@ -124,6 +125,15 @@ class Replica:
         self.record = self.record.model_copy(update=changes)
 
     def report(self) -> ReplicaReport:
+        """Its row. What lasts is made once per change: reports of hundreds of replicas leave at every change of one."""
+        seen = (self.record, self.state, self.reason, self.stuck)
+        if self._told is None or self._told[0] is not self.record or self._told[1:4] != seen[1:]:
+            self._told = (*seen, self._row())
+        now_s = _now_s()
+        usage = self._activity.usage(now_s) if self._activity and self.state is EngineState.READY else None
+        return self._told[4].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
+
+    def _row(self) -> ReplicaReport:
         record = self.record
         failure = record.failure
         return ReplicaReport(
@@ -142,8 +152,6 @@ class Replica:
             exit_code=failure.exit_code if failure else None,
             reason=(self.stuck or self.reason)[:300],
             log_tail=failure.log_tail if failure else (),
-            state_age_s=round(_now_s() - self._since_s, 3),
-            usage=self._activity.usage(_now_s()) if self._activity and self.state is EngineState.READY else None,
         )
 
     # --- its life --------------------------------------------------------------------------------------------------
