@@ -11,6 +11,9 @@ MOST_WEIGHTS = 50
 WHOLE_REPOSITORY = re.compile(r"hf://[^/]+/[^/@]+(@.*)?")
 LOG_LINES = 5
 LOG_LINE_CHARS = 200
+MAX_IDLE = 500
+"""Idle endpoints told at once; as these go, the next come."""
+MAX_ASKED = 500
 
 
 def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
@@ -52,13 +55,16 @@ def _cut_replica(row: ReplicaReport) -> ReplicaReport:
 
 
 def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
-    """What a router holds of this fleet, and which withdrawn endpoints are still in use."""
+    """What a router holds of this fleet, which withdrawn endpoints are still in use, and what is idle or asked for."""
+    mine = [use for use in state.use if use.fleet in ("", fleet)]
     return RouterSeen(
         router=router,
         instance=state.instance,
         revision=state.revision,
         held=state.tables.get(fleet),
-        draining=tuple(sorted(u.id for u in state.use if u.withdrawn and u.in_flight > 0 and u.fleet in ("", fleet))),
+        draining=tuple(sorted(u.id for u in mine if u.withdrawn and u.in_flight > 0)),
+        idle=tuple(sorted(u.id for u in mine if u.idle and not u.withdrawn)[:MAX_IDLE]),
+        asked=tuple(sorted(a.model for a in state.asked)[:MAX_ASKED]),
     )
 
 
@@ -73,7 +79,8 @@ def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, af
         gone = rows.keys() - new.keys()
         return not gone and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
     if isinstance(before, RouterSeen) and isinstance(after, RouterSeen):
-        return before.instance == after.instance and before.draining == after.draining and after.held is not None
+        same_use = (before.draining, before.idle, before.asked) == (after.draining, after.idle, after.asked)
+        return before.instance == after.instance and same_use and after.held is not None
     return False
 
 

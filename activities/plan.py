@@ -8,26 +8,11 @@ from temporalio import activity
 from activities import handover
 from activities.pools import Pools
 from llmgw.calls import cut
-from llmgw.catalog import Catalog
-from llmgw.catalog_input import sent_catalog
 from llmgw.decide import decide
-from llmgw.merge import accepted_catalog, merge
 from llmgw.plan import Plan
-from llmgw.recent import Recent
 from llmgw.safe import safe_plan
-from llmgw.views import phase
-from llmgw.world import World
 
 log = logging.getLogger(__name__)
-
-
-def with_phase(world: World, made: Plan, now_s: float) -> Plan:
-    """The plan, with the phase of the fleet after it."""
-    accepted = accepted_catalog(made.verdicts)
-    raw = next((i.raw for i in world.inbox if accepted is not None and i.arrival == accepted.arrival), None)
-    catalog = Catalog.model_validate(dict(sent_catalog(raw).raw)) if raw is not None else world.catalog
-    after = phase(merge(world, made, now_s, catalog), Recent(), now_s)
-    return made.model_copy(update={"phase": str(after)})
 
 
 class Planner:
@@ -43,7 +28,7 @@ class Planner:
         """
         handed = handover.get(run_id)
         try:
-            made = with_phase(handed.world, decide(handed.world, handed.now_s), handed.now_s)
+            made = decide(handed.world, handed.now_s)
         except Exception as error:
             log.exception("deciding failed; safe mode")
             return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.launch import unknown_placeholders
+from agent.launch import unknown_placeholders, why_unnameable
 from agent.ledger import Record
 from agent.local import Executables, Secrets, refuse
 from agent.weights import finding
@@ -80,6 +80,14 @@ def _knows_devices(start: Start, view: View) -> Refusal | None:
     return None
 
 
+def _devices_have_names(start: Start, view: View) -> Refusal | None:
+    selection, by_id = start.launch.devices, _by_id(view)
+    for claim in start.claims if selection is not None else ():
+        if selection is not None and (reason := why_unnameable(selection, by_id[claim.device])):
+            return refuse(RefusalCode.DEVICE_UNKNOWN, reason)
+    return None
+
+
 def _devices_are_well(start: Start, view: View) -> Refusal | None:
     by_id = _by_id(view)
     for claim in start.claims:
@@ -146,6 +154,7 @@ def _has_weights(start: Start, view: View) -> Refusal | None:
 CHECKS: tuple[Callable[[Start, View], Refusal | None], ...] = (
     _has_devices,
     _knows_devices,
+    _devices_have_names,
     _devices_are_well,
     _devices_are_free,
     _has_memory,

@@ -1,31 +1,50 @@
-"""One census at a time, shared: whoever asks while one runs gets the next, which began after they asked.
+"""One look at a time, shared: whoever asks while one runs gets the next, which began after they asked.
 
 A proof needs a look taken after the last signal; fifty stops at once need no fifty looks.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from agent.marks import MARKER
 from agent.proc import Census, take_census
 
+Found = TypeVar("Found")
 
-class CensusTaker:
-    def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[Census]] = []
-        self._taker: asyncio.Task[None] | None = None
 
-    async def take(self) -> Census:
-        """A census begun after this call."""
-        future: asyncio.Future[Census] = asyncio.get_running_loop().create_future()
+class SharedLook(Generic[Found]):
+    """`look` is awaited once for all who asked before it began. It must not raise."""
+
+    def __init__(self, look: Callable[[], Awaitable[Found]], name: str) -> None:
+        self._look = look
+        self._name = name
+        self._waiting: list[asyncio.Future[Found]] = []
+        self._looker: asyncio.Task[None] | None = None
+
+    async def take(self) -> Found:
+        """What a look begun after this call has found."""
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        if self._taker is None or self._taker.done():
-            self._taker = asyncio.create_task(self._serve(), name="census")
+        if self._looker is None or self._looker.done():
+            self._looker = asyncio.create_task(self._serve(), name=self._name)
         return await future
 
     async def _serve(self) -> None:
         while self._waiting:
             served, self._waiting = self._waiting, []
-            census = await asyncio.to_thread(take_census, MARKER)
+            found = await self._look()
             for future in served:
                 if not future.done():
-                    future.set_result(census)
+                    future.set_result(found)
+
+
+class CensusTaker(SharedLook[Census]):
+    """All processes of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(_take, "census")
+
+
+async def _take() -> Census:
+    return await asyncio.to_thread(take_census, MARKER)

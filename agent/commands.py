@@ -180,6 +180,7 @@ class Commands:
             home=self._node.home,
             port=port,
             extra_ports=dict(zip(start.launch.extra_ports, extra, strict=True)),
+            idle_mib=self._node.idle_mib(claim.device for claim in start.claims),
         )
         replica = self._node.replicas[start.replica] = self._node.new_replica(record)
         staged.acts.append(replica.begin)
@@ -198,6 +199,8 @@ class Commands:
         if left := processes_of(record, self._node.settings.node, census):
             text = f"attempt {record.start.attempt} left pid {left[0].pid} ({left[0].name}) behind: stop it first"
             return _refused(start.replica, refuse(RefusalCode.DEVICE_CLAIMED, text))
+        if known.stuck:
+            return _refused(start.replica, refuse(RefusalCode.DEVICE_QUARANTINED, known.stuck))
         self._node.forget(start.replica)
         return None
 
@@ -215,7 +218,8 @@ class Commands:
             owner = _owner(known.record.mark)
             text = f"{stop.replica} was started by installation {owner.installation!r}, fleet {owner.fleet!r}"
             return _refused(stop.replica, refuse(RefusalCode.NOT_OURS, text))
-        if known.state is EngineState.FAILED and not processes_of(known.record, self._node.settings.node, census):
+        left = processes_of(known.record, self._node.settings.node, census)
+        if known.state is EngineState.FAILED and known.freed and not left:
             self._node.forget(stop.replica)
             return _accepted(stop.replica)
         before = known.record.stop

@@ -1,15 +1,20 @@
 """Devices that the operator declares, for machines without a tool that lists them (and for trying things out).
 
 `4xh100:80GiB` (count x kind : memory; several with commas), a YAML or JSON list of {kind, memory_mib, count, id,
-index, vendor}, or the path of a file with such a list. Pure but for reading that file.
+index, vendor}, or the path of a file with such a list, or with what a detector found (`agent.inventory.detector`).
+Pure but for reading that file.
 """
 
 import re
 import uuid
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from agent.inventory import detector
+from agent.inventory.seen import Seen
 from llmgw.ids import DeviceId
 from llmgw.wire import Device
 
@@ -28,12 +33,14 @@ class Declared(BaseModel):
     memory_mib: int | None = Field(default=None, gt=0)
     count: int = Field(default=1, ge=1, le=MAX_DECLARED)
     id: str | None = None
+    index: int | None = Field(default=None, ge=0)
+    """The number its engines know it by; None: its place among the declared."""
     vendor: str = "declared"
 
     @model_validator(mode="after")
     def _one_id_is_one_device(self) -> "Declared":
-        if self.id is not None and self.count > 1:
-            raise ValueError("an id names one device: leave out count, or the id")
+        if (self.id is not None or self.index is not None) and self.count > 1:
+            raise ValueError("an id or index names one device: leave out count, or these")
         return self
 
 
@@ -50,13 +57,32 @@ def parse_declared(text: str) -> tuple[Declared, ...]:
     return tuple(_from_compact(part.strip()) for part in text.split(",") if part.strip())
 
 
+def parse_devices(text: str) -> tuple[Declared, ...] | None:
+    """As `parse_declared`; `auto`: ask the machine, `none`: it has no devices, whatever the bus shows."""
+    word = text.strip().casefold()
+    return None if word == "auto" else () if word == "none" else parse_declared(text)
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """`NAME=SIZE,…` -> MiB by name. Raises ValueError with a text that says how to mend it."""
+    sizes: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",")):
+        name, _, size = part.rpartition("=")
+        match = re.fullmatch(r"(\d+)\s*([a-zA-Z]*)", size.strip())
+        if part and (match is None or not name or match[2].lower() not in _UNIT_MIB or not int(match[1])):
+            raise ValueError(f"{part!r} is not NAME=SIZE, such as NVIDIA GB10=110GiB")
+        if part and match is not None:
+            sizes[name.strip()] = int(match[1]) * _UNIT_MIB[match[2].lower()]
+    return sizes
+
+
 def declared_devices(declared: tuple[Declared, ...], machine_id: str, node: str) -> tuple[Device, ...]:
     """The devices, each with an identity that is the same at every start and differs between nodes."""
     each = [item for item in declared for _ in range(item.count)]
     return tuple(
         Device(
             id=DeviceId(item.id or f"DEV-{uuid.uuid5(_NAMESPACE, f'{machine_id}/{node}/{index}')}"),
-            index=index,
+            index=index if item.index is None else item.index,
             kind=item.kind,
             vendor=item.vendor,
             memory_mib=item.memory_mib,
@@ -81,11 +107,24 @@ def _from_list(text: str, where: str) -> tuple[Declared, ...]:
     import yaml  # costs 30 ms that most starts need not pay
 
     try:
-        return TypeAdapter(tuple[Declared, ...]).validate_python(yaml.safe_load(text))
+        document = yaml.safe_load(text)
+        if (detected := detector.read(document)) is not None:
+            return tuple(_from_detected(detected))
+        return TypeAdapter(tuple[Declared, ...]).validate_python(document)
     except yaml.YAMLError as error:
         raise ValueError(f"{where} is neither YAML nor JSON: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise ValueError(f"{where}: {_told(error)}") from error
+
+
+def _from_detected(seen: Iterable[Seen]) -> Iterable[Declared]:
+    """As detected; an id that two devices share names neither."""
+    devices = tuple(seen)
+    times = Counter(device.uuid for device in devices)
+    for device in devices:
+        unique = device.uuid if device.uuid and times[device.uuid] == 1 else None
+        kind = device.kind or device.vendor
+        yield Declared(kind=kind, memory_mib=device.total_mib, id=unique, index=device.index, vendor=device.vendor)
 
 
 def _told(error: ValidationError) -> str:

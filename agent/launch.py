@@ -24,7 +24,8 @@ class Place:
     port: int
     extra_ports: Mapping[str, int]
     weights: str
-    devices: tuple[Device, ...]
+    ordinals: Mapping[DeviceId, int]
+    """The numbers of devices, for engines that take numbers."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def render(
     env = {name: value for name, value in inherited.items() if not name.startswith("LLMGW_")}
     env |= {name: fill(value, place) for name, value in launch.env.items()}
     if launch.devices is not None:
-        env |= select_devices(launch.devices, claims, place.devices)
+        env |= select_devices(launch.devices, claims, place.ordinals)
     return Invocation(argv=tuple(fill(item, place) for item in launch.argv), env=env)
 
 
@@ -59,14 +60,23 @@ def fill(text: str, place: Place) -> str:
 
 
 def select_devices(
-    selection: DeviceSelection, claims: tuple[DeviceClaim, ...], devices: tuple[Device, ...]
+    selection: DeviceSelection, claims: tuple[DeviceClaim, ...], ordinals: Mapping[DeviceId, int]
 ) -> dict[str, str]:
     """The variables that show an engine its devices, in the order of the claims."""
-    by_id: dict[DeviceId, Device] = {device.id: device for device in devices}
-    names = [
-        claim.device if selection.naming is DeviceNaming.UUID else str(by_id[claim.device].index) for claim in claims
-    ]
+    by_uuid = selection.naming is DeviceNaming.UUID
+    names = [claim.device if by_uuid else str(ordinals[claim.device]) for claim in claims]
     return {**selection.extra_env, **{variable: ",".join(names) for variable in selection.variables}}
+
+
+def why_unnameable(selection: DeviceSelection, device: Device) -> str:
+    """Why an engine could not be shown this device; empty when it can. A driver knows no identity that we made up,
+    and a slice has no number of its own."""
+    if selection.naming is DeviceNaming.INDEX and device.id.startswith("MIG-"):
+        return f"{device.id} is a MIG slice, and this engine takes devices by number: give it `naming: uuid`"
+    if selection.naming is DeviceNaming.UUID and device.vendor in ("nvidia", "amd"):
+        known = device.id.startswith(("GPU-", "MIG-")) and "@" not in device.id
+        return "" if known else f"{device.id} has no UUID, and this engine takes devices by UUID"
+    return ""
 
 
 def unknown_placeholders(launch: LaunchSpec) -> tuple[str, ...]:

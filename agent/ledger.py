@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from llmgw.ids import ReplicaId
+from llmgw.ids import DeviceId, ReplicaId
 from llmgw.wire import Mark, Start, Token, Wire
 
 
@@ -50,6 +50,8 @@ class Record(Wire):
     pid: int | None = None
     start_ticks: int | None = None
     was_ready: bool = False
+    idle_mib: dict[DeviceId, int] = {}
+    """Use of its devices before it came; what is above that at its end has not come back."""
     stop: StopIntent | None = None
     failure: Failure | None = None
 

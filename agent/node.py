@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import IO
 import structlog
 
 from agent.admission import View
-from agent.census import CensusTaker
-from agent.devices import DeviceSource, device_source, with_quarantine
+from agent.census import CensusTaker, SharedLook
+from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
@@ -36,7 +36,7 @@ from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
-from llmgw.wire import DiskReport, Inventory, NodeReport, Token
+from llmgw.wire import DiskReport, NodeReport, Token
 
 FIRST_LOOK_S = 1.5
 """How long a starting agent waits for the engines it found to say how they are, before it says so itself."""
@@ -64,6 +64,7 @@ class Node:
         self.replicas: dict[ReplicaId, Replica] = {}
         self.ports = Ports(settings.first_port, settings.last_port)
         self.census = CensusTaker()
+        self.device_looks = SharedLook(self._look_at_devices, "devices")
         self.logs = EngineLogs(settings.state_dir / "logs", settings.log_limit_mib)
         self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
         self.revisions = Revisions()
@@ -81,8 +82,10 @@ class Node:
             users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
             changed=self.revisions.note_weights,
         )
-        self._source: DeviceSource = device_source(settings.devices, self.machine_id, settings.node)
-        self._inventory = Inventory(complete=False, problem="devices are not read yet")
+        self._source: DeviceSource = device_source(
+            settings.devices, self.machine_id, settings.node, settings.device_memory
+        )
+        self._devices = Known()
         self._disk: DiskReport | None = None
         self._lock: IO[str] | None = None
         self._hostname = socket.gethostname()
@@ -94,7 +97,6 @@ class Node:
         """Take over what runs, and only then be ready for questions. Raises StateInUse, LedgerError, OSError."""
         self._lock = _lock_folder(self.settings.state_dir)
         self._around = self._surroundings(Prober())
-        self._inventory = await asyncio.to_thread(self._source.read, self.is_ours)
         path = self.settings.state_dir / "ledger.json"
         recovered = recover(read_ledger(path), await self.census.take(), self.boot_id, self.settings.node, self.home)
         for note in recovered.notes:
@@ -104,6 +106,9 @@ class Node:
         for record in recovered.ledger.records.values():
             self.replicas[record.replica] = self.new_replica(record)
             self.ports.hand_over(record.ports)
+        before = {k: v for replica in self.replicas.values() for k, v in replica.record.idle_mib.items()}
+        self._devices = Known(idle_mib=before)
+        await self.device_looks.take()
         await self.ledger.save()
         for replica in tuple(self.replicas.values()):
             replica.resume()
@@ -140,7 +145,7 @@ class Node:
 
     def view(self) -> View:
         return View(
-            inventory=self._inventory,
+            inventory=self._devices.inventory,
             quarantined=self.quarantined(),
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
@@ -148,8 +153,12 @@ class Node:
             weights_root=self.settings.weights_root,
         )
 
+    def idle_mib(self, devices: Iterable[DeviceId]) -> dict[DeviceId, int]:
+        """Use of devices when they were last seen without a replica of ours, where that is known."""
+        return {device: self._devices.idle_mib[device] for device in devices if device in self._devices.idle_mib}
+
     def quarantined(self) -> dict[DeviceId, str]:
-        """Devices that a process surviving KILL may still hold."""
+        """Devices that a process surviving KILL, or memory that did not come back, may still hold."""
         return {
             claim.device: f"{replica.record.replica}: {replica.stuck}"[:300]
             for replica in self.replicas.values()
@@ -157,18 +166,18 @@ class Node:
             for claim in replica.record.start.claims
         }
 
-    def is_ours(self, pid: int) -> bool:
+    def whose(self, pid: int) -> Whose:
         """Whether a process belongs to a replica here: by its session, or by its mark."""
         process = process_at(pid)
         if process is None:
-            return False
+            return Whose.UNSEEN
         if process.session in {replica.record.pid for replica in self.replicas.values()}:
-            return True
+            return Whose.OURS
         with suppress(OSError):
             environ = (PROC / str(pid) / "environ").read_bytes()
             mark = read_mark(environ) if MARKER in environ else None
-            return mark is not None and mark.node == self.settings.node
-        return False
+            return Whose.OURS if mark is not None and mark.node == self.settings.node else Whose.FOREIGN
+        return Whose.FOREIGN
 
     def forget(self, replica: ReplicaId) -> None:
         """A replica proven gone: its devices are free, its ports rest. The caller saves."""
@@ -198,7 +207,7 @@ class Node:
 
     def note_head(self) -> None:
         """Something about the node itself may have changed."""
-        self.revisions.note_head(self._inventory, self.token, self.quarantined())
+        self.revisions.note_head(self._devices.inventory, self.token, self.quarantined())
 
     def report(self) -> NodeReport:
         quarantined = self.quarantined()
@@ -210,7 +219,7 @@ class Node:
             revision=self.revisions.number,
             owner=owner_of(self.token) if self.token else None,
             token=self.token,
-            inventory=with_quarantine(self._inventory, quarantined),
+            inventory=with_quarantine(self._devices.inventory, quarantined),
             replicas=tuple(
                 self.replicas[replica].report() for replica in self.revisions.known() if replica in self.replicas
             ),
@@ -239,7 +248,8 @@ class Node:
             ledger=self.ledger,
             census=self.census,
             prober=prober,
-            inventory=lambda: self._inventory,
+            devices=lambda: self._devices,
+            look_at_devices=self.device_looks.take if self._source.changes else None,
             make_task=self._make_task,
             watcher=self,
         )
@@ -274,8 +284,18 @@ class Node:
     async def _read_devices(self) -> None:
         while True:
             await asyncio.sleep(DEVICES_S)
-            self._inventory = await asyncio.to_thread(self._source.read, self.is_ours)
+            await self.device_looks.take()
             self.note_head()
+
+    async def _look_at_devices(self) -> Known:
+        """One look, judged against what is ours at its beginning."""
+        claims = (claim.device for replica in self.replicas.values() for claim in replica.record.start.claims)
+        holding, before = Holding(self.whose, frozenset(claims)), self._devices
+        self._devices = await asyncio.to_thread(self._source.read, holding, before)
+        for note in self._devices.left_out:
+            if note not in before.left_out:
+                log.info("device left out", device=note)
+        return self._devices
 
     async def _keep_house(self) -> None:
         while True:

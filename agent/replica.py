@@ -5,13 +5,15 @@ The only place that changes a replica's state. It runs on the agent's one event 
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.devices import Known
 from agent.enginelogs import EngineLogs
+from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerFile, Record, StopStep
 from agent.local import Executables, Secrets
@@ -34,7 +36,10 @@ from agent.readiness import (
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
 from agent.weights import finding
-from llmgw.wire import EngineState, Inventory, Refusal, ReplicaReport
+from llmgw.wire import EngineState, Refusal, ReplicaReport
+
+FREE_POLL_S = (0.1, 2.0)
+"""Between two looks at memory that has not come back yet: at first, and at most."""
 
 TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
@@ -60,7 +65,9 @@ class Surroundings:
     ledger: LedgerFile
     census: CensusTaker
     prober: Prober
-    inventory: Callable[[], Inventory]
+    devices: Callable[[], Known]
+    look_at_devices: Callable[[], Awaitable[Known]] | None
+    """None where no tool measures devices: then its processes are all the proof there is."""
     make_task: TaskMaker
     watcher: Watcher
 
@@ -71,7 +78,9 @@ class Replica:
         self.state = EngineState.STARTING
         self.reason = ""
         self.stuck = ""
-        """Which processes survived KILL; its devices are quarantined while this is set."""
+        """What survived KILL, or memory that did not come back; its devices are quarantined while this is set."""
+        self.freed = around.look_at_devices is None or not record.start.claims
+        """Its devices need no proof beyond its processes, or the proof was given."""
         self.looked = asyncio.Event()
         """Set once the engine's own answer, or its end, decided the state."""
         self._around = around
@@ -99,6 +108,8 @@ class Replica:
         elif record.failure is not None:
             self._set(EngineState.FAILED, record.failure.reason)
             self.looked.set()
+            if not self.freed:
+                self._go(self._wait_until_free())
         elif self._engine is not None:
             self.state = EngineState.READY if record.was_ready else EngineState.STARTING
             self.begin()
@@ -204,7 +215,7 @@ class Replica:
             port=record.port,
             extra_ports=record.extra_ports,
             weights=weights,
-            devices=around.inventory().devices,
+            ordinals=around.devices().ordinals,
         )
         inherited = {
             **around.environ,
@@ -286,12 +297,32 @@ class Replica:
         self._around.ledger.save_soon()
         self.looked.set()
         self._set(EngineState.FAILED, reason)
+        if not self.freed:
+            self._go(self._wait_until_free())
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
+        await self._wait_until_free()
         self._around.watcher.gone(self)
+
+    async def _wait_until_free(self) -> None:
+        """Return when the devices' memory has come back, however long that takes; told as stuck past the limit."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.record.start.launch.stop.kill_limit_s
+        pause, slowest = FREE_POLL_S
+        while not self.freed and (look := self._around.look_at_devices) is not None:
+            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look())
+            self.freed = not reason
+            if reason:
+                if clock() >= deadline:
+                    self._tell_stuck(reason)
+                await asyncio.sleep(pause)
+                pause = min(slowest, pause * 2)
+        if self.stuck:
+            self.stuck = ""
+            self._around.watcher.changed(self)
 
     async def _bring_down(self, first: StopStep) -> None:
         ladder = rungs(self.record.start.launch.stop, first)
@@ -306,11 +337,16 @@ class Replica:
             self._around.ledger.save_soon()
 
     def _on_stuck(self, left: tuple[Process, ...]) -> None:
-        self.stuck = f"still there after KILL and {self.record.start.launch.stop.kill_limit_s:g} s: {describe(left)}"
+        limit_s = self.record.start.launch.stop.kill_limit_s
         if self.state is not EngineState.STOPPING:
             self._since_s = _now_s()
             self.state = EngineState.STOPPING
-        self._around.watcher.changed(self)
+        self._tell_stuck(f"still there after KILL and {limit_s:g} s: {describe(left)}")
+
+    def _tell_stuck(self, reason: str) -> None:
+        if reason != self.stuck:
+            self.stuck = reason
+            self._around.watcher.changed(self)
 
     # --- small things ----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent.auth import read_tokens, split_tokens
-from agent.declared import Declared, parse_declared
+from agent.declared import Declared, parse_devices, parse_sizes
 from agent.tls import Tls, server_context
 from llmgw.ids import NodeId
 
@@ -40,6 +40,8 @@ class Settings(BaseModel):
     token_file: Path | None
     devices: tuple[Declared, ...] | None
     """None: ask the machine."""
+    device_memory: Mapping[str, int]
+    """Device id or kind -> MiB, where the machine's tools do not know or err."""
     first_port: int
     last_port: int
     engine_host: str
@@ -198,10 +200,18 @@ OPTIONS = (
     Option(
         "--devices",
         "LLMGW_AGENT_DEVICES",
-        parse_declared,
+        parse_devices,
         None,
         "SPEC",
-        "declared devices: 4xh100:80GiB, a YAML or JSON list, or a file of one; default: what NVML finds",
+        "declared devices: 4xh100:80GiB, a YAML or JSON list, a file of one, or none; default: what the machine tells",
+    ),
+    Option(
+        "--device-memory",
+        "LLMGW_AGENT_DEVICE_MEMORY",
+        parse_sizes,
+        "",
+        "NAME=SIZE,…",
+        "memory of devices that do not tell it (unified memory), by kind or id: NVIDIA GB10=110GiB",
     ),
     Option("--port-range", "LLMGW_AGENT_PORT_RANGE", _port_range, "21000-21999", "A-B", "ports for engines"),
     Option(
@@ -375,6 +385,7 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         state_dir=values["state_dir"],
         token_file=values["token_file"],
         devices=values["devices"],
+        device_memory=values["device_memory"],
         first_port=values["port_range"][0],
         last_port=values["port_range"][1],
         engine_host=values["engine_host"],

@@ -7,6 +7,7 @@ library only, since its start time counts. `python -m agent.stub_engine --help`.
 
 import argparse
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -36,6 +37,8 @@ class Stub:
         if self.options.hang_after_s is not None:
             asyncio.get_running_loop().call_later(self.options.hang_after_s, self._hang)
         await asyncio.sleep(self.options.load_s)
+        if self.options.hold_mib:
+            hold_memory(self.options)
         self.loaded.set()
         print("ready", flush=True)
         async with server:
@@ -177,6 +180,18 @@ def _whole(asked: Mapping[str, Any], path: str, text: str, count: int) -> dict[s
     }
 
 
+def hold_memory(options: argparse.Namespace) -> None:
+    """Enter what it holds on each of its devices into the meter, a file that a pretended device tool reads."""
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    rows = [
+        {"device": device, "mib": options.hold_mib, "pid": os.getpid(), "kept": options.keep_memory}
+        for device in devices
+    ]
+    with open(options.meter, "a+") as meter:  # noqa: PTH123 - nothing is imported that the start would pay for
+        fcntl.flock(meter, fcntl.LOCK_EX)
+        meter.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="stub_engine", description="An OpenAI-compatible engine for trying things out."
@@ -198,6 +213,9 @@ def _options() -> argparse.Namespace:
         choices=("session", "group"),
         help="starts a child that outlives it, in a session of its own or in the engine's group",
     )
+    parser.add_argument("--hold-mib", type=int, default=0, help="device memory it holds, told in --meter")
+    parser.add_argument("--meter", default="", help="file of a pretended device tool")
+    parser.add_argument("--keep-memory", action="store_true", help="its memory does not come back when it ends")
     parser.add_argument("--list-as", default=None, help="name in the model list, to lie about it")
     return parser.parse_args()
 

@@ -3,11 +3,14 @@
 `python -m bench.NAME [--strict]`; with `--strict` the exit code is 1 and each missed target is named.
 """
 
+import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,25 @@ class Target:
         return self.value <= self.at_most
 
 
+def options(doc: str | None, **defaults: float | list[int]) -> argparse.Namespace:
+    """The command line of a bench: `--strict`, and a number (or several) for each of `defaults`."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name, default in defaults.items():
+        kind = int if isinstance(default, list) else type(default)
+        many = "+" if isinstance(default, list) else None
+        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
+        parser.add_argument(f"--{name}", type=kind, nargs=many, default=default, help=f"default {shown}")
+    parser.add_argument("--strict", action="store_true", help="exit 1 where a target is missed")
+    return parser.parse_args()
+
+
 def spread(samples_ms: Sequence[float]) -> dict[str, float]:
-    """Median, 90th percentile and maximum of times in ms, and how many there were."""
+    """Median, 90th and 99th percentile and maximum of times in ms, and how many there were."""
     ordered = sorted(samples_ms)
     return {
         "p50_ms": round(statistics.median(ordered), 2),
         "p90_ms": round(ordered[int(0.9 * (len(ordered) - 1))], 2),
+        "p99_ms": round(ordered[int(0.99 * (len(ordered) - 1))], 2),
         "max_ms": round(ordered[-1], 2),
         "n": len(ordered),
     }
@@ -57,3 +73,10 @@ def report(
     for target in missed:
         print(f"missed: {target.name} is {target.value:.3f}, to reach {target.at_most}", file=sys.stderr)
     return 1 if strict and missed else 0
+
+
+def finished(code: int) -> NoReturn:
+    """End the process here: Temporal's native runtime may abort an ordinary exit."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

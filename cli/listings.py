@@ -128,7 +128,7 @@ ROUTERS: Sequence[Column[views.RouterRow]] = (
     Column("DRAINING", lambda r: str(r.draining), wide=True),
     Column("KIND", lambda r: r.kind, wide=True),
     Column("URL", lambda r: r.url, wide=True),
-    Column("PROBLEM", lambda r: r.problem),
+    Column("PROBLEM", lambda r: "; ".join(filter(None, (r.problem, *r.limits)))),
 )
 
 

@@ -56,7 +56,7 @@ def _out_of_our_hands(status: views.Status, *_: object) -> Progress | None:
 
 
 def _there(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:
-    if status.phase is Phase.STEADY:
+    if status.phase is Phase.STEADY or (status.phase is Phase.DEGRADED and not lacking):
         return Arrived("everything wanted is ready and published")
     # A further catalog that is held hides the phase of the one in force.
     if status.phase is Phase.HELD and not lacking and all(r.current for r in status.routers if r.heard):

@@ -57,7 +57,14 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {w.text}")) for w in status.waiting]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
     behind = [r for r in status.routers if router_state(r) != "ready"]
-    yield "Routers", [("", Text.assemble((r.id, "bold"), f": {_router(r)}")) for r in behind]
+    limited = [(r, limit) for r in status.routers for limit in r.limits]
+    yield (
+        "Routers",
+        [
+            *(("", Text.assemble((r.id, "bold"), f": {_router(r)}")) for r in behind),
+            *(("", Text.assemble((r.id, "bold"), f" ({r.kind}) {limit}")) for r, limit in limited),
+        ],
+    )
     refusals = [
         (age(r.age_s), Text(f"{r.name}: {'; '.join(r.problems)}"))
         for r in status.refusals

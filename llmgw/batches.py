@@ -81,6 +81,7 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         stops=stops,
         tasks=tasks,
         pulls=waited,
+        released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
     )
 
 
@@ -230,6 +231,7 @@ def for_router(world: World, log: Sequence[Step], id_: RouterId) -> PublishCall 
         token=next_token(world),
         revision=world.table_revision,
         delta=delta,
+        settings=router.settings,
     )
 
 

@@ -118,6 +118,8 @@ class PublishCall(_Value):
     token: Token
     revision: int
     delta: Delta | None = None
+    settings: dict[str, str] = {}
+    """What the router's kind needs beside the address."""
 
 
 class PublishAnswer(_Value):

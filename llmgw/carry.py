@@ -6,30 +6,28 @@ silence and outboxes are not carried: the first observation and the first plan b
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from llmgw import table
 from llmgw.catalog import Catalog
 from llmgw.ids import SpecId
+from llmgw.reading import Reader, plain, read_assignments, read_wishes
 from llmgw.wire import Endpoint, LaunchSpec, TableModel, Token
 from llmgw.world import (
-    Assignment,
     Failure,
     HeldCatalog,
     Input,
     Known,
     Refused,
+    RestingPort,
     RouterFacts,
     Waiting,
-    Wishes,
     World,
 )
-
-T = TypeVar("T")
 
 MAX_PART_BYTES = 256 * 1024
 """Per part; together they stay under 1.5 MB (DESIGN §7)."""
@@ -84,44 +82,48 @@ class Unpacked:
 def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
     """`extra`: JSON values that the workflow keeps for people (recent refusals, events)."""
     return Parts(
-        catalog=_zip({"raw": catalog_raw, "held": _plain(world.held) if world.held else None}),
+        catalog=_zip({"raw": catalog_raw, "held": plain(world.held) if world.held else None}),
         assignments=_zip(
             {
-                "assignments": [_plain(a) for _, a in sorted(world.assignments.items())],
-                "specs": {k: _plain(v) for k, v in sorted(world.specs.items())},
+                "assignments": [plain(a) for _, a in sorted(world.assignments.items())],
+                "unreadable": {k: plain(v) for k, v in sorted(world.unreadable.items())},
+                "specs": {k: plain(v) for k, v in sorted(world.specs.items())},
                 "sent": {str(k): v for k, v in world.sent.items()},
-                "refused": {k: _plain(v) for k, v in world.refused.items()},
+                "refused": {k: plain(v) for k, v in world.refused.items()},
             }
         ),
         routes=_zip(
             {
-                "models": [_plain(m) for m in world.table.models.values()],
-                "endpoints": [_plain(e) for e in world.table.endpoints.values()],
+                "models": [plain(m) for m in world.table.models.values()],
+                "endpoints": [plain(e) for e in world.table.endpoints.values()],
                 "routers": {
-                    k: _plain(replace(v, draining=frozenset(), asked_s=None)) for k, v in world.routers.items()
+                    k: plain(replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None))
+                    for k, v in world.routers.items()
                 },
             }
         ),
         rest=_zip(
             {
-                "wishes": _plain(world.wishes),
-                "failures": {k: [_plain(f) for f in v] for k, v in world.failures.items()},
-                "known": {k: _plain(v) for k, v in world.known.items()},
+                "wishes": plain(world.wishes),
+                "failures": {k: [plain(f) for f in v] for k, v in world.failures.items()},
+                "known": {k: plain(v) for k, v in world.known.items()},
                 "unclaimed": {str(k): v for k, v in world.unclaimed.items()},
-                "waiting": {k: _plain(v) for k, v in world.waiting.items()},
-                "inbox": [_plain(i) for i in world.inbox],
+                "resting": {k: [plain(p) for p in v] for k, v in world.resting.items()},
+                "waiting": {k: plain(v) for k, v in world.waiting.items()},
+                "inbox": [plain(i) for i in world.inbox],
                 "extra": dict(extra),
             }
         ),
     )
 
 
-def unpack(seed: Seed, parts: Parts) -> Unpacked:
-    """The world of `seed` and `parts`; never raises on a record it cannot read."""
-    reader = _Reader()
+def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
+    """The world of `seed` and `parts` at `now_s`; never raises on a record it cannot read."""
+    reader = Reader()
     catalog, assigned = _unzip(parts.catalog), _unzip(parts.assignments)
     routes, rest = _unzip(parts.routes), _unzip(parts.rest)
     raw = catalog.get("raw")
+    assignments, unreadable = read_assignments(reader, assigned, now_s)
     world = World(
         fleet=seed.fleet,
         installation=seed.installation,
@@ -132,12 +134,13 @@ def unpack(seed: Seed, parts: Parts) -> Unpacked:
         digest=seed.digest,
         held=reader.read(HeldCatalog, catalog.get("held"), "held catalog"),
         inbox=tuple(reader.each(Input, rest.get("inbox"), "input")),
-        wishes=reader.read(Wishes, rest.get("wishes"), "wishes") or Wishes(),
+        wishes=read_wishes(reader, rest.get("wishes") or {}),
         settling_since_s=seed.settling_since_s,
         fenced_by=seed.fenced_by,
         overtaken_by=seed.overtaken_by,
         ending=seed.ending,
-        assignments={a.replica: a for a in reader.each(Assignment, assigned.get("assignments"), "assignment")},
+        assignments=assignments,
+        unreadable=unreadable,
         specs={SpecId(k): v for k, v in reader.values(LaunchSpec, assigned.get("specs"), "launch spec")},
         sent=dict(assigned.get("sent") or {}),
         refused=dict(reader.values(Refused, assigned.get("refused"), "refusal")),  # type: ignore[arg-type]
@@ -145,6 +148,10 @@ def unpack(seed: Seed, parts: Parts) -> Unpacked:
             k: tuple(reader.each(Failure, v, f"failures of {k}")) for k, v in (rest.get("failures") or {}).items()
         },
         next_replica=seed.next_replica,
+        resting={
+            k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
+            for k, v in (rest.get("resting") or {}).items()
+        },
         known=dict(reader.values(Known, rest.get("known"), "node")),  # type: ignore[arg-type]
         unclaimed=dict(rest.get("unclaimed") or {}),
         table=table.build(
@@ -156,45 +163,6 @@ def unpack(seed: Seed, parts: Parts) -> Unpacked:
         waiting=dict(reader.values(Waiting, rest.get("waiting"), "waiting")),
     )
     return Unpacked(world, raw, rest.get("extra") or {}, reader.unreadable)
-
-
-class _Reader:
-    """Validates records one by one and remembers what it could not read."""
-
-    def __init__(self) -> None:
-        self.unreadable: dict[str, str] = {}
-
-    def read(self, kind: type[T], raw: object, name: str) -> T | None:
-        if raw is None:
-            return None
-        try:
-            return _adapter(kind).validate_python(raw)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            self.unreadable[name] = f"{where}: {first['msg']}"[:300]
-            return None
-
-    def each(self, kind: type[T], raw: Iterable[object] | None, name: str) -> list[T]:
-        found = (self.read(kind, item, f"{name} {index}") for index, item in enumerate(raw or ()))
-        return [item for item in found if item is not None]
-
-    def values(self, kind: type[T], raw: Mapping[str, object] | None, name: str) -> list[tuple[str, T]]:
-        found = ((key, self.read(kind, item, f"{name} {key}")) for key, item in (raw or {}).items())
-        return [(key, item) for key, item in found if item is not None]
-
-
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
-
-
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
-
-
-def _plain(value: object) -> object:
-    return _adapter(type(value)).dump_python(value, mode="json", exclude_defaults=True)
 
 
 def _zip(value: object) -> bytes:

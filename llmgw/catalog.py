@@ -7,6 +7,7 @@ refused. Absent fields have the defaults shown, and writing a default out change
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -82,6 +83,21 @@ def usable_url(url: str) -> str:
 Url = Annotated[StrictStr, AfterValidator(usable_url)]
 
 
+def router_address(url: str) -> str:
+    """A router's address: an http(s) base URL, or `unix:///PATH` or `file:///PATH` for kinds that are told so."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("unix", "file"):
+        return usable_url(url)
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError("an address has no blanks or control characters")
+    if parts.netloc or not parts.path.startswith("/") or parts.path == "/" or parts.query or parts.fragment:
+        raise ValueError(f"must be an absolute path, such as {parts.scheme}:///run/router")
+    return url
+
+
+RouterAddress = Annotated[StrictStr, AfterValidator(router_address)]
+
+
 # --- the fleet -----------------------------------------------------------------------------------------------------
 
 
@@ -127,10 +143,12 @@ class Router(Part):
 
     id: Annotated[RouterId, Strict(), Field(pattern=IDENTIFIER)]
     """Name of the router."""
-    url: Url
-    """Base URL of its control API."""
+    url: RouterAddress
+    """Where it is told: its base URL, socket or file, as its kind says (docs/routers.md)."""
     kind: Identifier = "native"
-    """Which sink speaks to it."""
+    """What it is: native, haproxy, envoy, smg, smg-file, llm-d, production-stack or prometheus."""
+    settings: dict[Identifier, Text] = {}
+    """What its kind needs beside the address (docs/routers.md)."""
 
 
 # --- engines -------------------------------------------------------------------------------------------------------
@@ -342,27 +360,31 @@ class Catalog(Part):
         """The model called `name` (not an alias), or None."""
         return next((m for m in self.models if m.name == name), None)
 
+    @cached_property
+    def plainly(self) -> Mapping[str, Any]:
+        """See `plain`."""
+        raw: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        for section, key in (("pools", "name"), ("nodes", "id"), ("routers", "id"), ("models", "name")):
+            if section in raw:
+                raw[section].sort(key=lambda item, key=key: item[key])
+        for model in raw.get("models", ()):
+            if "aliases" in model:
+                model["aliases"].sort()
+        return raw
 
-def plain(catalog: Catalog) -> dict[str, Any]:
+
+def plain(catalog: Catalog) -> Mapping[str, Any]:
     """`catalog` as JSON types, defaults left out; the same content in any order gives the same value.
 
-    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here.
+    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here. Made once for a
+    catalog, which never changes: nobody may change what this gives either.
     """
-    raw: dict[str, Any] = catalog.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for section, key in (("pools", "name"), ("nodes", "id"), ("routers", "id"), ("models", "name")):
-        if section in raw:
-            raw[section].sort(key=lambda item, key=key: item[key])
-    for model in raw.get("models", ()):
-        if "aliases" in model:
-            model["aliases"].sort()
-    return raw
+    return catalog.plainly
 
 
 def catalog_digest(catalog: Catalog) -> str:
     """32 hex digits naming the content. `allow_removals`, key order and written-out defaults do not matter."""
-    raw = plain(catalog)
-    raw.pop("allow_removals", None)
-    return canonical.digest(raw)
+    return canonical.digest({key: value for key, value in plain(catalog).items() if key != "allow_removals"})
 
 
 def catalog_bytes(catalog: Catalog) -> int:

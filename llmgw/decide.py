@@ -16,14 +16,19 @@ from llmgw import (
     members,
     outbox,
     pushing,
+    resting,
+    salvage,
     stopping,
     waits,
+    waking,
 )
 from llmgw.draft import Draft
 from llmgw.ids import NodeId, RouterId
 from llmgw.judging import Judged, judge
 from llmgw.nodes import Survey, survey
 from llmgw.plan import Plan
+from llmgw.recent import Recent
+from llmgw.showing.phases import Phase, phase
 from llmgw.table import TableChange
 from llmgw.world import Wishes, World
 
@@ -40,17 +45,43 @@ def decide(world: World, now_s: float) -> Plan:
     seen = survey(after)
     draft = Draft.over(after, now_s, seen, holding.reason(after, seen, now_s))
     evidence.weigh(draft)
+    unread = salvage.salvage(draft)
     adoption.adopt(draft)
+    waking.settle(draft)
     filling.fill(draft)
     routes = endpoints.routes(draft)
     revision = world.table_revision + bool(routes.change)
     stopping.command(draft, routes.published, revision)
     stopping.abandon_lost(draft)
+    resting.rest(draft, revision)
     kicked = outbox.write(draft)
     pushed = pushing.due(draft, revision)
     waits.tell(draft)
     ended = after.ending and not draft.assignments and pushing.all_told(draft, revision)
-    return _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
+    made = _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
+    more = {"forget_unreadable": unread, "phase": str(_phase(draft, made, revision))}
+    return made.model_copy(update=more)
+
+
+def _phase(draft: Draft, made: Plan, revision: int) -> Phase:
+    """What the fleet is doing after this plan; of the world after it only what a phase is told by."""
+    before, change = draft.world, made.table_change
+    puts, drops = {e.id: e for e in change.put_endpoints}, set(change.drop_endpoints)
+    routed = {k: v for k, v in {**before.table.endpoints, **puts}.items() if k not in drops} if change else None
+    begins_anew = made.new_epoch is not None or made.jump_to_seq is not None
+    settling_since_s = None if made.settled else before.settling_since_s
+    after = replace(
+        before,
+        assignments=draft.assignments,
+        waiting=draft.waits,
+        outbox=draft.outbox,
+        table=before.table if routed is None else replace(before.table, endpoints=routed),
+        table_revision=revision,
+        settling_since_s=draft.now_s if begins_anew else settling_since_s,
+        fenced_by=None if made.new_epoch is not None else before.fenced_by,
+        overtaken_by=None if begins_anew else before.overtaken_by,
+    )
+    return phase(after, Recent(), draft.now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +116,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         known=difference.first(known, MAX_KNOWN),
         forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
         unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
+        resting={k: v or () for k, v in difference.with_removed(world.resting, draft.resting).items()},
         outbox={k: v or () for k, v in difference.with_removed(world.outbox, draft.outbox).items()},
         kick=lanes.kick,
         put_models=change.put_models,

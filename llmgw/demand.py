@@ -47,8 +47,9 @@ def desired(world: World, model: Model, now_s: float) -> int:
 
 
 def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
-    """Wish, keep and take back for one model; what it lacks comes back. `alive`: not yet commanded to stop."""
-    wanted = desired(draft.world, model, draft.now_s)
+    """Wish, keep and take back for one model; what it lacks comes back. `alive`: readable ones that are not yet
+    commanded to stop."""
+    wanted = max(0, desired(draft.world, model, draft.now_s) - unread(draft, model))
     scale = draft.world.wishes.scales.get(model.name)
     if scale is not None and scale.until_s is not None:
         draft.wake(scale.until_s)
@@ -67,6 +68,14 @@ def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
     return Demand(model, missing, urgent, surge, tuple(reversed(stay)), wanted, serving)
+
+
+def unread(draft: Draft, model: Model) -> int:
+    """Replicas that count although their records could not be read: none is started in their place, none stopped."""
+    if not draft.world.unreadable:
+        return 0
+    mine = (a for a in draft.assignments.values() if a.unreadable and a.model == model.name)
+    return sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
 
 
 def _current(draft: Draft, model: Model) -> Mapping[Fingerprint, int]:
@@ -161,7 +170,7 @@ def stay(draft: Draft, demand: Demand) -> None:
 
 def drop_lost(draft: Draft, model: Model, mine: Sequence[Assignment]) -> None:
     """Replicas on lost nodes give way once others have taken their places; until then nothing is moved."""
-    wanted = desired(draft.world, model, draft.now_s)
+    wanted = max(0, desired(draft.world, model, draft.now_s) - unread(draft, model))
     lost = [a for a in mine if a.stop is None and _is_lost(draft, a)]
     present = sum(1 for a in mine if a.stop is None and not _is_lost(draft, a))
     for assignment in lost[max(0, wanted - present) :]:

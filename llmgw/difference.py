@@ -58,6 +58,6 @@ def _targets(world: World) -> object:
     policy = world.catalog.policy if world.catalog is not None else None
     return (
         {id_: node.url for id_, node in members.nodes(world).items()},
-        {id_: router.url for id_, router in members.routers(world).items()},
+        {id_: (r.url, r.kind, r.settings) for id_, r in members.routers(world).items()},
         None if policy is None else (policy.suspect_after_s, policy.lost_after_s),
     )

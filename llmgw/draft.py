@@ -6,12 +6,13 @@ Steps read `world` for what was, and the draft for what this pass has decided so
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from llmgw.catalog import Model
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
 from llmgw.wire import LaunchSpec
-from llmgw.world import Assignment, Event, Failure, Outgoing, StopCause, StopIntent, Waiting, World
+from llmgw.world import Assignment, Event, Failure, Outgoing, RestingPort, StopCause, StopIntent, Waiting, World
 
 MAX_EVENTS = 50
 
@@ -27,6 +28,9 @@ class Draft:
     specs: dict[SpecId, LaunchSpec] = field(default_factory=dict)
     failures: dict[ModelName, tuple[Failure, ...]] = field(default_factory=dict)
     unclaimed: dict[ReplicaId, float] = field(default_factory=dict)
+    resting: dict[NodeId, tuple[RestingPort, ...]] = field(default_factory=dict)
+    ended: list[Assignment] = field(default_factory=list)
+    """Assignments that this pass has found gone."""
     outbox: dict[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)
     waits: dict[str, Waiting] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -53,6 +57,7 @@ class Draft:
             specs=dict(world.specs),
             failures=dict(world.failures),
             unclaimed=dict(world.unclaimed),
+            resting=dict(world.resting),
             next_replica=world.next_replica,
             models={} if world.catalog is None else {m.name: m for m in world.catalog.models},
         )
@@ -85,6 +90,7 @@ class Draft:
     def gone(self, assignment: Assignment, text: str) -> None:
         """Proven gone: its devices are free from this pass on."""
         del self.assignments[assignment.replica]
+        self.ended.append(assignment)
         self._order.clear()
         self.event(f"replica/{assignment.replica}", text)
 
@@ -98,9 +104,18 @@ class Draft:
 
     def command(self, assignment: Assignment, stop: StopIntent) -> None:
         """From here there is no way back."""
-        self.put(replace(assignment, stop=replace(stop, commanded=True, commanded_s=self.now_s)))
+        stop = replace(stop, commanded=True, commanded_s=self.now_s, port=self.port_of(assignment))
+        self.put(replace(assignment, stop=stop))
         self.commanded += 1
         self.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
+
+    def port_of(self, assignment: Assignment) -> int | None:
+        """Where it listens by its node's last report, else by what is published of it."""
+        view, held = self.survey.of(assignment.node), self.world.table.endpoints.get(assignment.replica)
+        row = None if view is None else view.rows.get(assignment.replica)
+        if row is not None and row.port is not None:
+            return row.port
+        return None if held is None else urlsplit(held.url).port
 
     def take_back(self, assignment: Assignment) -> None:
         """It is wanted again, and nothing irrevocable has happened."""

@@ -8,7 +8,7 @@ out as a difference: what stays as it is costs a comparison.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llmgw import demand
+from llmgw import waking
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
@@ -81,7 +81,8 @@ def _is_published(draft: Draft, assignment: Assignment) -> bool:
     if view.state is not NodeState.HEALTHY:
         return held
     row = view.rows.get(assignment.replica)
-    return row is not None and row.state is EngineState.READY and row.url is not None
+    ready = row is not None and row.state is EngineState.READY and row.url is not None
+    return ready and (held or not assignment.unreadable)
 
 
 def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:
@@ -92,6 +93,8 @@ def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], prof
     url = row.url if row is not None and row.url is not None else held.url if held is not None else None
     if url is None or view is None:
         return None
+    if assignment.unreadable and held is not None:  # how it was launched is not known any more
+        return held if names == held.models else held.model_copy(update={"models": names})
     spec = draft.specs.get(assignment.spec)
     made = (
         url.rstrip("/"),
@@ -143,14 +146,17 @@ def _model_row(
 ) -> TableModel:
     state, retry_s = ModelState.READY, RETRY_STARTING_S
     if not ready:
-        coming = [a for a in mine if a.stop is None]
+        coming = [a for a in mine if a.stop is None and not a.unreadable]
         if coming:
             state = ModelState.STARTING
-        elif demand.desired(draft.world, model, draft.now_s) == 0:
+        elif waking.may_wake(draft.world, model, draft.now_s):
             state = ModelState.ASLEEP
         else:
             state, retry_s = ModelState.UNAVAILABLE, RETRY_LATER_S
+            draft.wake(waking.rests_until_s(draft.world, model) or 0.0)
+    idle_s = waking.idle_after_s(draft.world, model, draft.now_s)
     held = draft.world.table.models.get(model.name)
-    if held is not None and (held.state, held.aliases, held.retry_after_s) == (state, aliases, retry_s):
+    made = (state, aliases, retry_s, idle_s)
+    if held is not None and (held.state, held.aliases, held.retry_after_s, held.idle_after_s) == made:
         return held
-    return TableModel(name=model.name, aliases=aliases, state=state, retry_after_s=retry_s)
+    return TableModel(name=model.name, aliases=aliases, state=state, retry_after_s=retry_s, idle_after_s=idle_s)

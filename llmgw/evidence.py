@@ -34,12 +34,21 @@ def _is_forgotten(draft: Draft, model: ModelName, failure: Failure) -> bool:
 
 def _one(draft: Draft, assignment: Assignment, view: NodeView) -> None:
     row = view.rows.get(assignment.replica)
-    if view.seen is not None and assignment.boot and view.seen.boot != assignment.boot:
+    if assignment.unreadable:
+        _unreadable(draft, assignment, view, row)
+    elif view.seen is not None and assignment.boot and view.seen.boot != assignment.boot:
         _booted(draft, assignment, view, row)
     elif row is None:
         _absent(draft, assignment, view)
     elif row.state is EngineState.FAILED:
         _failed(draft, assignment, row)
+
+
+def _unreadable(draft: Draft, assignment: Assignment, view: NodeView, row: ReplicaReport | None) -> None:
+    """It is only ever proven gone: without its record nothing else can be said of it."""
+    never_told = assignment.replica not in draft.world.sent
+    if row is None and (never_told or is_proof(draft, assignment, view)):
+        draft.gone(assignment, f"is gone from {assignment.node}; its record could not be read")
 
 
 def _booted(draft: Draft, assignment: Assignment, view: NodeView, row: ReplicaReport | None) -> None:
@@ -93,7 +102,9 @@ def _failed(draft: Draft, assignment: Assignment, row: ReplicaReport) -> None:
         _record(draft, assignment, row, row.reason)
     text = _how(row)
     draft.event(f"replica/{assignment.replica}", f"failed on {assignment.node}: {text}")
-    stop = StopIntent(StopCause.FAILED, text, draft.now_s, -1, commanded=True, commanded_s=draft.now_s)
+    stop = StopIntent(
+        StopCause.FAILED, text, draft.now_s, -1, commanded=True, commanded_s=draft.now_s, port=draft.port_of(assignment)
+    )
     draft.put(replace(assignment, stop=stop))
 
 

@@ -33,7 +33,9 @@ def fill(draft: Draft) -> None:
     groups = by_model(draft.sorted_assignments())
     ground = Ground.of(draft)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
-        alive = [a for a in groups.get(model.name, ()) if not (a.stop is not None and a.stop.commanded)]
+        alive = [
+            a for a in groups.get(model.name, ()) if not (a.unreadable or (a.stop is not None and a.stop.commanded))
+        ]
         if draft.hold:
             _hold(draft, model, alive)
         else:
@@ -46,7 +48,7 @@ def _remove(draft: Draft, wanted: set[ModelName]) -> None:
             continue
         if draft.world.ending:
             draft.want_stop(assignment, StopCause.FLEET_ENDS, "the fleet ends")
-        elif draft.world.catalog is not None:
+        elif draft.world.catalog is not None and not (assignment.unreadable and not assignment.model):
             draft.want_stop(assignment, StopCause.REMOVED, f"{assignment.model} left the catalog")
 
 
@@ -55,7 +57,7 @@ def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
     for assignment in alive:
         if assignment.stop is not None and assignment.stop.cause is StopCause.REMOVED:
             draft.take_back(assignment)
-    lacking = demand.desired(draft.world, model, draft.now_s) - len(alive)
+    lacking = demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model) - len(alive)
     if lacking > 0:
         draft.wait(f"model/{model.name}", "hold", f"lacks {lacking}: {draft.hold}")
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from llmgw import members
-from llmgw.catalog import Router, Url
+from pydantic import Field
+
+from llmgw import members, router_kinds
+from llmgw.catalog import Router, RouterAddress, Text
 from llmgw.ids import RouterId
 from llmgw.order import Identifier, Order, Problems, with_item, without
 from llmgw.sentences import unknown
@@ -19,16 +21,18 @@ class RoutersAdd(Order):
 
     id: Identifier
     """Name of the router."""
-    url: Url
-    """Base URL of its control API."""
+    url: RouterAddress
+    """Where it is told: its base URL, socket or file, as its kind says."""
     kind: Identifier = "native"
-    """Which sink speaks to it."""
+    """What it is, such as native, haproxy, envoy or smg."""
+    settings: dict[Identifier, Text] = Field(default={})
+    """What its kind needs beside the address."""
 
     def router(self) -> Router:
-        return Router.model_validate({"id": self.id, "url": self.url, "kind": self.kind})
+        return Router.model_validate(self.model_dump())
 
     def check(self, world: World) -> Problems:
-        problems: list[str] = []
+        problems = [str(fault) for fault in router_kinds.faults(self.kind, self.url, self.settings)]
         declared = members.declared_routers(world).get(RouterId(self.id))
         if declared is not None and declared != self.router():
             problems.append(f"router {self.id} is declared in the catalog: change it there")

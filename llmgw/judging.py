@@ -7,7 +7,7 @@ changes anything but the catalog, what is held, the wishes and the inbox.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import members
+from llmgw import accepted, members
 from llmgw.catalog import Catalog, catalog_digest
 from llmgw.catalog_input import NotACatalogError, sent_catalog
 from llmgw.diff import differences
@@ -58,8 +58,8 @@ def judge(world: World, now_s: float) -> Judged:
 
 
 def _judged(world: World, verdicts: Sequence[Verdict], *, more: bool) -> Judged:
-    accepted = (v.arrival for v in reversed(verdicts) if _is_new_catalog(v))
-    return Judged(world, tuple(verdicts), next(accepted, None), more)
+    catalogs = (v.arrival for v in reversed(verdicts) if _is_new_catalog(v))
+    return Judged(world, tuple(verdicts), next(catalogs, None), more)
 
 
 def _is_new_catalog(verdict: Verdict) -> bool:
@@ -92,6 +92,7 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
     warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
         return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
+    accepted.keep(item.raw, checked.catalog)
     return _valid_catalog(world, item, checked.catalog, warnings)
 
 
@@ -107,10 +108,10 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
         held = _held(world.held, digest, item, text)
         verdict = _verdict(world, item, Judgement.HELD, text, digest=digest, warnings=warnings, changes=changes)
         return replace(world, held=held), verdict
-    accepted = _in_force(world, new, digest)
-    text = f"generation {accepted.generation} is in force"
-    return accepted, _verdict(
-        accepted, item, Judgement.ACCEPTED, text, warnings=(*warnings, *_shadowed(world, new)), changes=changes
+    after = _in_force(world, new, digest)
+    text = f"generation {after.generation} is in force"
+    return after, _verdict(
+        after, item, Judgement.ACCEPTED, text, warnings=(*warnings, *_shadowed(world, new)), changes=changes
     )
 
 

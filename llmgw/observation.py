@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from llmgw.ids import DeviceId, NodeId, ReplicaId, RouterId
+from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, RouterId
 from llmgw.wire import DiskReport, HeldTable, Inventory, Owner, ReplicaReport, Token, WeightsReport
 from llmgw.world import SilenceLevel
 
@@ -39,6 +39,10 @@ class RouterSeen(_Value):
     held: HeldTable | None = None
     draining: tuple[ReplicaId, ...] = ()
     """Withdrawn endpoints that still have requests in flight."""
+    idle: tuple[ReplicaId, ...] = ()
+    """Endpoints that had no request for as long as their model's idle time."""
+    asked: tuple[ModelName, ...] = ()
+    """Models that clients ask for and that have no ready endpoint."""
 
 
 class SilenceSeen(_Value):
@@ -76,6 +80,9 @@ class Target(_Value):
     id: str
     """`node/ID` or `router/ID`."""
     url: str
+    kind: str = "native"
+    """Of a router: which sink reads it back."""
+    settings: dict[str, str] = {}
 
 
 class Targets(_Value):

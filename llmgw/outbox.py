@@ -95,7 +95,7 @@ def _stops(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Out
 
 
 def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Outgoing]:
-    coming = [a for a in mine if a.stop is None and a.replica not in view.rows and view.judges]
+    coming = [a for a in mine if a.stop is None and a.replica not in view.rows and view.judges and not a.unreadable]
     if not coming:
         return []
     policy = draft.world.catalog.policy if draft.world.catalog is not None else None

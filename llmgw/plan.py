@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId, SpecId
 from llmgw.table import TableChange
 from llmgw.wire import Endpoint, LaunchSpec, TableModel
-from llmgw.world import Assignment, Event, Failure, InputKind, Known, Outgoing, Waiting, Wishes
+from llmgw.world import Assignment, Event, Failure, InputKind, Known, Outgoing, RestingPort, Waiting, Wishes
 
 
 class _Value(BaseModel):
@@ -47,6 +47,8 @@ class Plan(_Value):
     assign: tuple[Assignment, ...] = ()
     gone: tuple[ReplicaId, ...] = ()
     """Assignments proven gone: their devices are free."""
+    forget_unreadable: tuple[str, ...] = ()
+    """Unreadable records of which nothing is left."""
     specs: dict[SpecId, LaunchSpec] = {}
     failures: dict[ModelName, tuple[Failure, ...]] = {}
     """Per model the whole list; empty = forget."""
@@ -55,6 +57,8 @@ class Plan(_Value):
     forget_nodes: tuple[NodeId, ...] = ()
     unclaimed: dict[ReplicaId, float | None] = {}
     """None = no longer."""
+    resting: dict[NodeId, tuple[RestingPort, ...]] = {}
+    """Nodes whose resting ports changed: all of them; empty = none left."""
     outbox: dict[NodeId, tuple[Outgoing, ...]] = {}
     """Nodes whose list of outstanding commands changed: the whole list; empty = nothing left to say."""
     kick: tuple[NodeId, ...] = ()

@@ -3,13 +3,14 @@
 Each function returns the new world. They run in workflow code, so they only replace values by key.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
-from llmgw.ids import ReplicaId
+from llmgw.ids import NodeId, ReplicaId
 from llmgw.observation import NodeSeen, Observation, RouterSeen
 from llmgw.wire import Inventory, Outcome, Owner, Token
-from llmgw.world import Call, Refused, RouterFacts, Seen, Silence, SilenceLevel, World
+from llmgw.world import Call, Refused, RestingPort, RouterFacts, Seen, Silence, SilenceLevel, World
 
 # --- observation ---------------------------------------------------------------------------------------------------
 
@@ -75,7 +76,13 @@ def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFa
     instance always does, since it may have come back with an older table, or none."""
     new = seen.instance != facts.instance
     known = bool(facts.instance)
-    facts = replace(facts, instance=seen.instance, began_anew=facts.began_anew or (new and known))
+    facts = replace(
+        facts,
+        instance=seen.instance,
+        began_anew=facts.began_anew or (new and known),
+        idle=frozenset(seen.idle),
+        asked=frozenset(seen.asked),
+    )
     held = seen.held
     if held is None:
         return replace(facts, held_digest="", held_seq=-1)
@@ -98,7 +105,18 @@ def sending(world: World, call: DispatchCall, now_s: float) -> World:
     sent = dict(world.sent)
     sent.update(dict.fromkeys(call.subjects(), call.token.seq))
     calls = {**world.calls, call.node: replace(world.calls.get(call.node, Call()), asked_s=now_s)}
-    return replace(world, seq=call.token.seq, sent=sent, calls=calls)
+    return replace(world, seq=call.token.seq, sent=sent, calls=calls, resting=_named(world, call))
+
+
+def _named(world: World, call: DispatchCall) -> Mapping[NodeId, tuple[RestingPort, ...]]:
+    """The ports that this batch is the first to name remember it."""
+    if not call.released_ports:
+        return world.resting
+    ports = tuple(
+        replace(port, named_seq=call.token.seq) if port.let_go and port.named_seq < 0 else port
+        for port in world.resting.get(call.node, ())
+    )
+    return {**world.resting, call.node: ports}
 
 
 def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> World:

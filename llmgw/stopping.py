@@ -6,6 +6,7 @@ from dataclasses import replace
 from llmgw import members
 from llmgw.draft import Draft
 from llmgw.ids import ReplicaId, RouterId
+from llmgw.router_kinds import kind_of
 from llmgw.world import Assignment, RouterFacts, SilenceLevel, StopCause, StopIntent, World
 
 UNACKNOWLEDGED_LIMIT_S = 30.0
@@ -15,8 +16,12 @@ ABANDON_AFTER_S = 600.0
 
 
 def live_routers(world: World) -> dict[RouterId, RouterFacts]:
-    """Routers whose acknowledgement counts: declared and not silent."""
-    return {id_: world.routers.get(id_, RouterFacts()) for id_ in members.routers(world) if not _is_silent(world, id_)}
+    """Routers whose acknowledgement counts: those that carry traffic and are not silent."""
+    return {
+        id_: world.routers.get(id_, RouterFacts())
+        for id_, router in members.routers(world).items()
+        if kind_of(router.kind).carries_traffic and not _is_silent(world, id_)
+    }
 
 
 def _is_silent(world: World, router: RouterId) -> bool:

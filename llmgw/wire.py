@@ -294,6 +294,9 @@ class Device(Wire):
     vendor: str = "unknown"
     memory_mib: int | None = None
     foreign_mib: int = 0
+    """Held by processes that are not ours, in steps."""
+    baseline_mib: int = 0
+    """Held by driver and firmware, never to be had; not part of `foreign_mib`."""
     foreign_processes: tuple[str, ...] = ()
     health: DeviceHealth = DeviceHealth.OK
     reason: str = ""
@@ -406,6 +409,8 @@ class TableModel(Wire):
     """Aliases in force for this model, sorted."""
     state: ModelState
     retry_after_s: int = 10
+    idle_after_s: float | None = None
+    """Its endpoints are told as idle after so long without a request; None: nobody wants to know."""
 
 
 class Endpoint(Wire):
@@ -469,20 +474,24 @@ class EndpointUse(Wire):
     withdrawn: bool = False
     fleet: str = ""
     """Replica ids are unique within one fleet only."""
+    idle: bool = False
+    """Without a request for its model's `idle_after_s`."""
 
 
 class Asked(Wire):
-    """A model that was asked for while it had no ready endpoint."""
+    """A model that is asked for while it has no ready endpoint: requests wait for it, or one came not long ago."""
 
     model: ModelName
     waiting: int
+    """Requests held until it is ready."""
     asked_s: float
     """Seconds since the last such request."""
 
 
 class RouterState(Wire):
     """Ordered by (instance, revision). A new revision is made when a table changes, a withdrawn endpoint reaches
-    zero in flight, or a model is asked for while asleep, not by every request; `use` is sampled when it is sent."""
+    zero in flight, an endpoint becomes idle or is used again, or a model is asked for while asleep or no longer, not
+    by every request; `use` is sampled when it is sent."""
 
     protocol: int = PROTOCOL
     router: str = ""

@@ -61,6 +61,8 @@ class StopIntent:
     """The first table revision without the replica's endpoint; -1 while one still has to be made."""
     commanded: bool = False
     commanded_s: float | None = None
+    port: int | None = None
+    """Where it listened when the stop was commanded: the port rests on its node until every router has let it go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class Assignment:
     stop: StopIntent | None = None
     adopted: bool = False
     host_memory_mib: int = 0
+    unreadable: str = ""
+    """Why its carried record could not be read. Then only its id, place and devices count, and it is left as it is:
+    neither moved nor stopped before an operator restarts it."""
 
     @property
     def node(self) -> NodeId:
@@ -88,6 +93,30 @@ class Assignment:
     @property
     def claims(self) -> tuple[DeviceClaim, ...]:
         return self.parts[0].claims
+
+
+@dataclass(frozen=True, slots=True)
+class RestingPort:
+    """A port of a replica that is gone. Its agent gives it to nobody until we name it as let go, or an hour."""
+
+    port: int
+    since_s: float
+    withdrawn_at: int
+    """The first table revision without an endpoint there."""
+    let_go: bool = False
+    """Every router has acknowledged that revision or a later one."""
+    named_seq: int = -1
+    """Sequence number of the first batch that named it; all later ones do too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A carried record of an assignment as it came, kept because a later version may read it. By replica id, or by a
+    name of its own where even that cannot be read."""
+
+    raw: object
+    problem: str
+    since_s: float
 
 
 class OutgoingKind(StrEnum):
@@ -183,7 +212,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """What a router acknowledged and what it was last seen to hold. Carried but for `draining`."""
+    """What a router acknowledged, what it was last seen to hold and what it says of its use. Carried but for what is
+    brought again by the first observation: `draining`, `idle`, `asked`."""
 
     acked_revision: int = -1
     acked_seq: int = -1
@@ -192,6 +222,8 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
@@ -338,12 +370,16 @@ class World:
     ending: bool = False
     """The fleet ends: withdraw, drain, stop everything."""
     assignments: Mapping[ReplicaId, Assignment] = field(default_factory=dict)
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
+    """Assignments whose records could not be read. Carried."""
     specs: Mapping[SpecId, LaunchSpec] = field(default_factory=dict)
     sent: Mapping[ReplicaId, int] = field(default_factory=dict)
     """Sequence number of the last batch that named the replica. Carried."""
     refused: Mapping[ReplicaId, Refused] = field(default_factory=dict)
     failures: Mapping[ModelName, tuple[Failure, ...]] = field(default_factory=dict)
     next_replica: int = 0
+    resting: Mapping[NodeId, tuple[RestingPort, ...]] = field(default_factory=dict)
+    """Ports of gone replicas that their nodes have not been told to use again. Carried."""
     outbox: Mapping[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)
     """Not carried: the first plan of a run derives it anew."""
     calls: Mapping[NodeId, Call] = field(default_factory=dict)

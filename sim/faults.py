@@ -3,10 +3,13 @@
 A happening is a plain value, so that a failing story can be told again without some of them.
 """
 
+import json
 import random
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from llmgw.carry import Parts
 from llmgw.ids import NodeId, RouterId
 from llmgw.wire import RefusalCode
 from llmgw.world import InputKind
@@ -97,6 +100,25 @@ def _carry_over(fleet: SimFleet, _h: Happening) -> None:
     fleet.carry_over()
 
 
+def _spoil_record(fleet: SimFleet, h: Happening) -> None:
+    """One record of an assignment is carried over in words that nobody understands."""
+
+    def spoil(parts: Parts) -> Parts:
+        carried = json.loads(zlib.decompress(parts.assignments))
+        if records := carried["assignments"]:
+            records[h.number % len(records)] |= {"attempt": "a word of another age"}
+        return replace(parts, assignments=zlib.compress(json.dumps(carried).encode()))
+
+    fleet.carry_over(spoil)
+
+
+def _end_spoilt(fleet: SimFleet, _h: Happening) -> None:
+    """Somebody looks at the status and restarts what cannot be read."""
+    for replica, assignment in sorted(fleet.world.assignments.items()):
+        if assignment.unreadable:
+            fleet.order("restart", target=replica)
+
+
 def _catalog(fleet: SimFleet, h: Happening) -> None:
     fleet.catalog(catalog(fleet, h.number))
 
@@ -127,6 +149,8 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "request": _request,
     "requests end": _requests_end,
     "carry over": _carry_over,
+    "spoil record": _spoil_record,
+    "end spoilt": _end_spoilt,
     "catalog": _catalog,
     "drain": _order("drain"),
     "cordon": _order("cordon"),
@@ -141,6 +165,7 @@ PAIRS = {
     "refuse": "accept",
     "break starts": "mend starts",
     "request": "requests end",
+    "spoil record": "end spoilt",
     "drain": "uncordon",
     "cordon": "uncordon",
 }
@@ -183,6 +208,7 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
         "wipe router": routers,
         "request": routers,
         "carry over": [""],
+        "spoil record": [""],
         "catalog": [""],
         "scale": ["big", "small"],
         "restart": ["big", "small", "cpu"],

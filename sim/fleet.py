@@ -8,9 +8,8 @@ Every step checks what must hold at every moment (`sim.promises`).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from llmgw import carry, record, table_log
-from llmgw.carry import Seed
-from llmgw.catalog import Catalog
+from llmgw import accepted, carry, record, table_log
+from llmgw.carry import Parts, Seed
 from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.merge import accepted_catalog, merge
@@ -100,7 +99,7 @@ class SimFleet:
             news = self._observe()
             plan = decide(self.world, self.now_s)
             self.wake_s = plan.wake_at_s
-            if self.ended or (plan == Plan(wake_at_s=plan.wake_at_s) and not news):
+            if self.ended or (plan == Plan(wake_at_s=plan.wake_at_s, phase=plan.phase) and not news):
                 return
             self._merge(plan)
             self.check()
@@ -136,12 +135,12 @@ class SimFleet:
 
     def _merge(self, plan: Plan) -> None:
         self.passes += 1
-        accepted = accepted_catalog(plan.verdicts)
+        found = accepted_catalog(plan.verdicts)
         catalog = None
-        if accepted is not None:
-            raw = next(i.raw for i in self.world.inbox if i.arrival == accepted.arrival)
+        if found is not None:
+            raw = next(i.raw for i in self.world.inbox if i.arrival == found.arrival)
             self.catalog_raw = raw[0] if isinstance(raw, list) else raw
-            catalog = Catalog.model_validate(self.catalog_raw)
+            catalog = accepted.catalog_of(raw)
         before = self.world
         self.world = merge(before, plan, self.now_s, catalog)
         if plan.table_change:
@@ -151,10 +150,10 @@ class SimFleet:
         self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
 
-    def carry_over(self) -> None:
-        """Continue as new: only what is carried lives on, and lanes are abandoned."""
+    def carry_over(self, spoil: Callable[[Parts], Parts] = lambda parts: parts) -> None:
+        """Continue as new: only what is carried lives on, and lanes are abandoned. `spoil`: what becomes of it."""
         self.late += [lane for lane in self.lanes.values() if lane.is_busy]
-        parts = carry.pack(self.world, self.catalog_raw, {})
+        parts = spoil(carry.pack(self.world, self.catalog_raw, {}))
         w = self.world
         seed = Seed(
             fleet=w.fleet,
@@ -169,7 +168,7 @@ class SimFleet:
             fenced_by=w.fenced_by,
             overtaken_by=w.overtaken_by,
         )
-        self._begin(carry.unpack(seed, parts).world)
+        self._begin(carry.unpack(seed, parts, self.now_s).world)
 
     def restore(self, world: World) -> None:
         """Go on with another memory."""

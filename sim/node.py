@@ -34,6 +34,8 @@ from llmgw.wire import (
     WeightsReport,
 )
 
+PORT_REST_S = 3600.0
+
 
 @dataclass
 class Engine:
@@ -60,7 +62,11 @@ class SimNode:
     revision: int = 0
     token: Token | None = None
     engines: dict[ReplicaId, Engine] = field(default_factory=dict)
-    ports: int = 20000
+    ports: range = range(20000, 20024)
+    next_port: int = 0
+    now_s: float = 0.0
+    resting: dict[int, float] = field(default_factory=dict)
+    """Port to the time at which its rest began."""
     starts: list[ReplicaId] = field(default_factory=list)
     """Every start that was ever accepted, in order."""
     crash_starts: bool = False
@@ -87,12 +93,14 @@ class SimNode:
 
     def advance(self, now_s: float) -> None:
         """Let engines become ready, stopping ones end with proof, and pulls arrive."""
+        self.now_s = now_s
         for source, whole_s in self.weights.items():
             if 0 < whole_s <= now_s:
                 self.weights[source] = 0.0
                 self.revision += 1
         for replica, engine in list(self.engines.items()):
             if engine.state is EngineState.STOPPING and engine.gone_at_s is not None and now_s >= engine.gone_at_s:
+                self.resting[engine.port] = now_s
                 del self.engines[replica]
                 self.revision += 1
             elif engine.state is EngineState.STARTING and now_s >= engine.ready_at_s:
@@ -113,6 +121,8 @@ class SimNode:
             return ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="foreign", held=self.token, owner=self.owner)
         self.token = batch.token
         self.revision += 1
+        for released in batch.released_ports:
+            self.resting.pop(released, None)
         return BatchReply(token=batch.token, results=tuple(self._one(c, batch.token, now_s) for c in batch.commands))
 
     @property
@@ -148,13 +158,26 @@ class SimNode:
             return _refused(start.replica, RefusalCode.DEVICE_CLAIMED)
         if wanted - {d.id for d in self.devices}:
             return _refused(start.replica, RefusalCode.DEVICE_UNKNOWN)
-        self.ports += 1
+        port = self._port(now_s)
+        if port is None:
+            return _refused(start.replica, RefusalCode.NO_PORT)
         mark = Mark(
             installation=token.installation, fleet=token.fleet, replica=start.replica, epoch=token.epoch, seq=token.seq
         )
-        self.engines[start.replica] = Engine(start, mark, self.ports, ready_at_s=now_s + self.start_s)
+        self.engines[start.replica] = Engine(start, mark, port, ready_at_s=now_s + self.start_s)
         self.starts.append(start.replica)
         return CommandResult(subject=start.replica, outcome=Outcome.ACCEPTED)
+
+    def _port(self, now_s: float) -> int | None:
+        """The next port in turn that nobody uses and that does not rest."""
+        self.resting = {port: since_s for port, since_s in self.resting.items() if now_s - since_s < PORT_REST_S}
+        taken = {engine.port for engine in self.engines.values()} | set(self.resting)
+        for offset in range(len(self.ports)):
+            port = self.ports[(self.next_port + offset) % len(self.ports)]
+            if port not in taken:
+                self.next_port = port + 1 - self.ports.start
+                return port
+        return None
 
     def _stop(self, stop: Stop, now_s: float) -> CommandResult:
         """The process ends after a while. Its row goes with the proof, not before."""
@@ -179,6 +202,7 @@ class SimNode:
         self.instance, self.revision = f"agent-{number}", 0
 
     def reboot(self) -> None:
+        self.resting |= dict.fromkeys((engine.port for engine in self.engines.values()), self.now_s)
         self.engines.clear()
         number = int(self.boot.rpartition("-")[2]) + 1
         self.boot = f"boot-{number}"

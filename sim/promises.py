@@ -49,6 +49,19 @@ def only_ready_replicas_are_published(fleet: SimFleet) -> None:
             assert row is not None, f"{replica} is published and {assignment.node} does not have it"
 
 
+def no_port_leads_to_another_replica(fleet: SimFleet) -> None:
+    """Whatever table a router serves, be it an old one of a router that is cut off: nobody else listens there."""
+    listening = {
+        f"http://{id_}:{engine.port}": replica
+        for id_, node in fleet.nodes.items()
+        for replica, engine in node.engines.items()
+    }
+    for id_, router in fleet.routers.items():
+        for replica, endpoint in router.table.endpoints.items():
+            other = listening.get(endpoint.url, replica)
+            assert other == replica, f"{id_} sends what is for {replica} to {other} at {endpoint.url}"
+
+
 def every_start_happens_once(fleet: SimFleet) -> None:
     for node in fleet.nodes.values():
         twice = [replica for replica, n in Counter(node.starts).items() if n > 1]
@@ -75,6 +88,14 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
             assert not busy or waited_s >= limit_s, f"{replica} is told to stop with {busy} in flight at {id_}"
 
 
+def what_cannot_be_read_is_left_as_it_is(fleet: SimFleet) -> None:
+    """Nobody but an operator ends a replica whose record could not be read."""
+    for replica, assignment in fleet.world.assignments.items():
+        by_people = (StopCause.RESTART, StopCause.REMOVED, StopCause.FLEET_ENDS)
+        if assignment.unreadable and assignment.stop is not None:
+            assert assignment.stop.cause in by_people, f"{replica} is stopped ({assignment.stop.cause})"
+
+
 def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
     """No engine lives that was proven gone, and none comes later."""
     known = fleet.seen.assigned
@@ -99,7 +120,8 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
             or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS)
         ):
             continue
-        wanted = desired(world, model, fleet.now_s)
+        unread = sum(1 for a in world.assignments.values() if a.unreadable and a.model == model.name)
+        wanted = desired(world, model, fleet.now_s) - unread
         least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
         left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
         assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
@@ -142,9 +164,11 @@ ALL = (
     no_device_is_used_twice,
     no_device_is_promised_twice,
     only_ready_replicas_are_published,
+    no_port_leads_to_another_replica,
     every_start_happens_once,
     nothing_stops_before_traffic_has_left,
     what_is_called_gone_is_gone,
+    what_cannot_be_read_is_left_as_it_is,
     what_serves_is_not_given_up_by_choice,
 )
 """At every moment."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from llmgw import fencing, table
 from llmgw.fencing import Fence
-from llmgw.ids import ReplicaId, RouterId
+from llmgw.ids import ModelName, ReplicaId, RouterId
 from llmgw.observation import RouterSeen
 from llmgw.table import Table
 from llmgw.wire import ErrorCode, ErrorReply, HeldTable, RouterTable, TablePatch, TableReply, Token
@@ -16,6 +16,8 @@ class SimRouter:
     table: Table = table.EMPTY
     token: Token | None = None
     in_flight: dict[ReplicaId, int] = field(default_factory=dict)
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
     instance: str = "router-1"
     revision: int = 0
 
@@ -41,17 +43,30 @@ class SimRouter:
 
     def _take(self, new: Table, token: Token) -> TableReply:
         self.table, self.token = new, token
+        self.asked -= {ModelName(e.models[0]) for e in new.endpoints.values()}
+        self.idle &= new.endpoints.keys()
         self.revision += 1
         return TableReply(token=token, digest=new.digest, draining=self.draining())
 
     def draining(self) -> tuple[ReplicaId, ...]:
         return tuple(sorted(r for r, n in self.in_flight.items() if n > 0 and r not in self.table.endpoints))
 
+    def ask(self, *models: str) -> None:
+        """Clients ask for models that have no endpoint."""
+        self.asked |= {ModelName(m) for m in models if not any(m in e.models for e in self.table.endpoints.values())}
+        self.revision += 1
+
+    def rest(self) -> None:
+        """Every endpoint without a request has been idle for as long as anybody wants to know."""
+        self.idle = frozenset(self.table.endpoints.keys() - self.in_flight.keys())
+        self.revision += 1
+
     def begin(self, replica: ReplicaId) -> None:
         """A request goes to an endpoint; only what the table names can be picked."""
         if replica not in self.table.endpoints:
             raise AssertionError(f"{replica} is not in the table of {self.id}")
         self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
+        self.idle -= {replica}
 
     def end(self, replica: ReplicaId) -> None:
         self.in_flight[replica] -= 1
@@ -67,9 +82,16 @@ class SimRouter:
     def restart(self) -> None:
         number = int(self.instance.rpartition("-")[2]) + 1
         self.instance, self.revision, self.in_flight = f"router-{number}", 0, {}
+        self.idle, self.asked = frozenset(), frozenset()
 
     def state(self) -> RouterSeen:
         held = None if self.token is None else HeldTable(token=self.token, digest=self.table.digest)
         return RouterSeen(
-            router=self.id, instance=self.instance, revision=self.revision, held=held, draining=self.draining()
+            router=self.id,
+            instance=self.instance,
+            revision=self.revision,
+            held=held,
+            draining=self.draining(),
+            idle=tuple(sorted(self.idle & self.table.endpoints.keys())),
+            asked=tuple(sorted(self.asked)),
         )

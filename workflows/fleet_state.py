@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llmgw import batches, carry, members, record, table_log
+from llmgw import accepted, batches, carry, members, record, table_log
 from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall, cut
 from llmgw.carry import Parts, Seed
 from llmgw.catalog import Catalog
@@ -25,7 +25,7 @@ KEPT_VERDICTS = 20
 
 class FleetState:
     def __init__(self, seed: Seed, parts: Parts, now_s: float) -> None:
-        opened = carry.unpack(seed, parts)
+        opened = carry.unpack(seed, parts, now_s)
         self.seed = seed
         self.world: World = opened.world
         if seed.settle and opened.world.settling_since_s is None:
@@ -79,7 +79,7 @@ class FleetState:
             return None
         try:
             raw = dict(sent_catalog(recorded.raw).raw)
-            catalog = Catalog.model_validate(raw)
+            catalog = accepted.catalog_of(recorded.raw)
         except ValueError as error:
             # Only later, stricter code can refuse what a plan once accepted: at replay that must not raise.
             self.recent = self.recent.with_refusal(recorded.name, (cut(f"no longer understood: {error}"),), 0.0)

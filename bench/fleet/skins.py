@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from pydantic import BaseModel
 
-from llmgw.ids import NodeId, RouterId
+from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.wire import (
     BEAT_S,
     BatchReply,
@@ -36,6 +36,12 @@ def _nobody(target: str, document: BaseModel) -> None:
     del target, document
 
 
+class Knock(BaseModel):
+    """A call of the floor, which means nothing."""
+
+    rest: str
+
+
 @dataclass
 class FleetSkin:
     """`heard` is called with `node/ID` or `router/ID` and each document that was taken, at the moment of the answer."""
@@ -44,6 +50,7 @@ class FleetSkin:
     routers: dict[RouterId, SimRouter]
     heard: Heard = _nobody
     _changed: dict[str, asyncio.Event] = field(default_factory=dict)
+    _silent: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -54,6 +61,7 @@ class FleetSkin:
                 web.put("/router/{id}/v1/table", self._put),
                 web.patch("/router/{id}/v1/table", self._patch),
                 web.get("/router/{id}/v1/state", self._router_state),
+                web.route("*", "/floor/{rest:.*}", self._knock),
             ]
         )
         return app
@@ -64,10 +72,38 @@ class FleetSkin:
         if event is not None:
             event.set()
 
+    # --- faults ---
+
+    def silence(self, target: str) -> None:
+        """As if every packet to and from it were dropped, until `speak`: connections stay, nothing moves."""
+        self._silent.setdefault(target, asyncio.Event())
+
+    def speak(self, target: str) -> None:
+        event = self._silent.pop(target, None)
+        if event is not None:
+            event.set()
+
+    async def _heard_at_all(self, target: str) -> None:
+        while (silent := self._silent.get(target)) is not None:
+            await silent.wait()
+
+    def crash(self, node: NodeId, replica: ReplicaId) -> None:
+        """An engine dies."""
+        self.nodes[node].crash(replica)
+        self.tell(f"node/{node}")
+
+    # --- the floor of a bench ---
+
+    async def _knock(self, request: web.Request) -> web.Response:
+        await request.read()
+        self.heard("floor", Knock(rest=request.match_info["rest"]))
+        return web.Response(body=b"{}", content_type="application/json")
+
     # --- agents ---
 
     async def _commands(self, request: web.Request) -> web.Response:
         node = self.nodes[NodeId(request.match_info["id"])]
+        await self._heard_at_all(f"node/{node.id}")
         batch = CommandBatch.model_validate_json(await request.read())
         now_s = asyncio.get_running_loop().time()
         reply = node.commands(batch, now_s)
@@ -90,11 +126,13 @@ class FleetSkin:
 
     async def _put(self, request: web.Request) -> web.Response:
         router = self.routers[RouterId(request.match_info["id"])]
+        await self._heard_at_all(f"router/{router.id}")
         whole = RouterTable.model_validate_json(await request.read())
         return self._taken(router, whole, router.put(whole))
 
     async def _patch(self, request: web.Request) -> web.Response:
         router = self.routers[RouterId(request.match_info["id"])]
+        await self._heard_at_all(f"router/{router.id}")
         patch = TablePatch.model_validate_json(await request.read())
         return self._taken(router, patch, router.patch(patch))
 
@@ -116,6 +154,7 @@ class FleetSkin:
         told = b""
         with contextlib.suppress(ConnectionError):
             while True:
+                await self._heard_at_all(target)
                 changed = self._changed.setdefault(target, asyncio.Event())
                 line = document().model_dump_json().encode()
                 await response.write((line if line != told else b"") + b"\n")
@@ -148,7 +187,10 @@ def router_state(router: SimRouter) -> RouterState:
     """The model's state as a router sends it."""
     seen = router.state()
     tables = {seen.held.token.fleet: seen.held} if seen.held is not None else {}
-    use = tuple(EndpointUse(id=r, in_flight=n, idle_s=0, withdrawn=True) for r, n in router.in_flight.items())
+    use = tuple(
+        EndpointUse(id=replica, in_flight=count, idle_s=0, withdrawn=replica not in router.table.endpoints)
+        for replica, count in router.in_flight.items()
+    )
     return RouterState(router=router.id, instance=seen.instance, revision=seen.revision, tables=tables, use=use)
 
 

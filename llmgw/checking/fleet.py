@@ -1,13 +1,16 @@
 """Rules about the fleet: references to pools and kinds of routers, and profiles that no declared node could hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from llmgw import router_kinds
 from llmgw.catalog import DEFAULT_POOL, Accelerators, Catalog, Node, NodeDevices, Profile
-from llmgw.checking.raw import EACH, texts
+from llmgw.checking.raw import EACH, parts, text, texts
 from llmgw.checking.sent import Sent
+from llmgw.ids import ReplicaId
 from llmgw.memory import format_mib
 from llmgw.problems import Finding, Severity, did_you_mean, quoted
+from llmgw.wire import Endpoint, ModelState, TableModel
 
 
 def references(sent: Sent) -> Iterator[Finding]:
@@ -17,9 +20,11 @@ def references(sent: Sent) -> Iterator[Finding]:
     for at, pool in named:
         if pool not in pools:
             yield Finding(at, f"there is no pool {quoted(pool)}", f"declare it in `pools`; {did_you_mean(pool, pools)}")
-    for at, kind in texts(sent.raw, "routers", EACH, "kind"):
-        if kind not in sent.router_kinds:
-            yield Finding(at, f"there is no kind of router {quoted(kind)}", did_you_mean(kind, sent.router_kinds))
+    for at, router in parts(sent.raw, "routers", EACH):
+        settings = router.get("settings")
+        given = {k: v for k, v in settings.items() if isinstance(v, str)} if isinstance(settings, Mapping) else {}
+        for fault in router_kinds.faults(text(router, "kind") or "native", text(router, "url"), given):
+            yield Finding((*at, *fault.field), fault.what, fault.mend)
 
 
 def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
@@ -28,6 +33,7 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
         yield Finding(
             ("models",), "there are no models: everything that runs is removed", "is that meant?", Severity.WARNING
         )
+    yield from _limits(catalog)
     for i, model in enumerate(catalog.models):
         if model.idle_timeout_s is not None and model.replicas.min == model.replicas.max:
             yield Finding(
@@ -44,6 +50,32 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
                     "correct the profile, or the nodes' devices",
                     Severity.WARNING,
                 )
+
+
+def _limits(catalog: Catalog) -> Iterator[Finding]:
+    """What of the models' routes a declared router cannot express."""
+    models = [TableModel(name=m.name, aliases=m.aliases, state=ModelState.READY) for m in catalog.models]
+    endpoints = [
+        Endpoint(
+            id=ReplicaId(profile.name),
+            url="",
+            models=(model.name,),
+            served_name=model.name,
+            engine=profile.engine,
+            weight=profile.weight,
+            priority=profile.priority,
+        )
+        for model in catalog.models
+        for profile in model.profiles
+    ]
+    for i, router in enumerate(catalog.routers):
+        for limit in router_kinds.limits(router.kind, models, endpoints):
+            yield Finding(
+                ("routers", i),
+                f"{router.id} ({router.kind}) {limit}",
+                "is that good enough? docs/routers.md says what each kind can",
+                Severity.WARNING,
+            )
 
 
 def _never_fits(profile: Profile, catalog: Catalog) -> str | None:

@@ -124,7 +124,7 @@ def _owned(row: EngineRow, at: Path, args: object) -> Iterator[Finding]:
         flag = flag_of(item, row)
         if item == "--" and row.serve_args:
             yield Finding((*at, index), "`--` would turn the plane's own flags into text", "leave it out")
-        elif (why := _why_owned(flag, row)) is not None:
+        elif (why := why_owned(flag, row)) is not None:
             yield Finding((*at, index), f"{flag} is not yours to give: {why}", "leave it and its value out")
 
 
@@ -137,7 +137,8 @@ def flag_of(item: str, row: EngineRow) -> str:
     return name.replace("_", "-") if row.abbreviates and name.startswith("--") else name
 
 
-def _why_owned(flag: str, row: EngineRow) -> str | None:
+def why_owned(flag: str, row: EngineRow) -> str | None:
+    """Why `flag` (as `flag_of` gives it) is the plane's alone to give, or None."""
     if flag in row.owned_flags:
         return row.owned_flags[flag]
     if not row.abbreviates or len(flag) < _SHORTEST_PREFIX or not flag.startswith("--"):

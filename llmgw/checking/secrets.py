@@ -35,6 +35,17 @@ _MEND = "name it under `secrets` (VARIABLE: secret name) and give the value to t
 _MEND_FLAG = "use the engine's variable for it under `secrets` (VARIABLE: secret name) instead of the flag"
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or flag of this name holds a secret."""
+    return _SECRET_NAME.search(name.strip("-").replace("-", "_")) is not None
+
+
+def is_secret(value: str, name: str = "") -> bool:
+    """Whether `value` looks like a secret, or stands under the name of one."""
+    known = any(pattern.search(value) for _, pattern in _KNOWN_SECRET)
+    return known or (is_secret_name(name) and not _HARMLESS.fullmatch(value))
+
+
 def secrets_in_clear(sent: Sent) -> Iterator[Finding]:
     """Values that look like secrets, or stand where secrets stand."""
     told: set[Path] = set()

@@ -8,11 +8,10 @@ from llmgw.problems import Finding, Lines
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The raw input, the positions of its parts, and the kinds of routers that have a sink."""
+    """The raw input, and the positions of its parts."""
 
     raw: object
     lines: Lines = field(default_factory=dict)
-    router_kinds: frozenset[str] = frozenset({"native"})
 
 
 Rule = Callable[[Sent], Iterator[Finding]]

@@ -31,7 +31,11 @@ def _state(state: ReplicaState, published: bool) -> str:
 
 def replica_sentences(scene: Scene, assignment: Assignment) -> Iterator[str]:
     yield replica_line(scene, assignment)
-    yield _decided(scene, assignment)
+    if assignment.unreadable:
+        yield f"The record of how it was decided could not be read: {assignment.unreadable}."
+        yield f"`llmgw restart {assignment.replica}` stops it, and its model starts another if it wants one."
+    else:
+        yield _decided(scene, assignment)
     if assignment.claims:
         yield f"Its devices: {names_shown([c.device for c in assignment.claims])}."
     row = scene.row(assignment)

@@ -23,6 +23,7 @@ MENDS: Mapping[str, str] = {
     "hold": "It goes on by itself when the plane acts again.",
     "draining": "It goes on by itself then; until then, wanting the replica again takes the stop back.",
     "stuck": "If it still does not end, its devices are put out of use and the rest of the node goes on.",
+    "unreadable": "`llmgw restart {name}` stops it, and its model starts another if it wants one.",
     "unclaimed": "Nothing is done to it: name it in the catalog as it runs, or stop it on its node.",
     "quarantined": "They are used again when their node reports them free and in order.",
     "unreachable": "It is tried again by itself, at longer and longer intervals up to half a minute.",

@@ -9,7 +9,7 @@ from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
 from llmgw.recent import Recent
 from llmgw.sentences import counted, names_shown
-from llmgw.world import SilenceLevel, World
+from llmgw.world import Assignment, SilenceLevel, World
 
 
 class Phase(StrEnum):
@@ -20,7 +20,8 @@ class Phase(StrEnum):
     SETTLING = "settling"  # hearing the nodes before anything is started or stopped
     NO_CATALOG = "no_catalog"
     HELD = "held"  # a catalog waits for a confirmation
-    CONVERGING = "converging"
+    CONVERGING = "converging"  # on the way to what is wanted
+    DEGRADED = "degraded"  # nothing is under way, and something is out of order or lacking
     STEADY = "steady"
 
 
@@ -37,9 +38,35 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
     (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None),
     (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
     (Phase.HELD, lambda world, _, __: world.held is not None),
-    (Phase.CONVERGING, lambda world, _, now_s: bool(unfinished(world, now_s))),
+    (Phase.CONVERGING, lambda world, _, now_s: is_moving(world, now_s)),
+    (Phase.DEGRADED, lambda world, _, now_s: bool(unfinished(world, now_s))),
     (Phase.STEADY, lambda _, __, ___: True),
 )
+
+
+LASTING = frozenset(
+    {"brake", "failed", "foreign", "lost", "no_place", "quarantined", "set_aside", "silent", "unreadable"}
+)
+"""Codes of waiting entries that the plane itself does nothing about: a person or the world has to."""
+
+
+def is_moving(world: World, now_s: float) -> bool:
+    """Whether the plane is on its way: something is decided, told or timed and not there yet."""
+    waits = world.waiting.values()
+    if any(w.code not in LASTING and (w.code != "unclaimed" or w.until_s is not None) for w in waits):
+        return True
+    lacking = (world.waiting.get(f"model/{name}") for name in lacking_models(world, now_s))
+    if any(waiting is None or waiting.code not in LASTING for waiting in lacking):
+        return True
+    under_way = any(_is_under_way(world, a) for a in world.assignments.values())
+    return under_way or any(world.outbox.values()) or bool(routers_behind(world))
+
+
+def _is_under_way(world: World, assignment: Assignment) -> bool:
+    """On its way in or out; what a lost node holds waits for the node."""
+    if assignment.unreadable or members.node_level(world, assignment.node) is SilenceLevel.LOST:
+        return False
+    return assignment.stop is not None or assignment.replica not in world.table.endpoints
 
 
 def unfinished(world: World, now_s: float) -> tuple[str, ...]:

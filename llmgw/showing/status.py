@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from llmgw import members
+from llmgw import members, router_kinds
 from llmgw.catalog import Router
 from llmgw.ids import NodeId, RouterId
 from llmgw.nodes import NodeState
@@ -37,6 +37,8 @@ class RouterRow(View):
     draining: int = 0
     """Withdrawn endpoints with requests in flight."""
     problem: str = ""
+    limits: tuple[str, ...] = ()
+    """What of the table its kind cannot express."""
 
 
 class CatalogRow(View):
@@ -194,6 +196,7 @@ def router_row(scene: Scene, router: Router) -> RouterRow:
         confirmed_age_s=None if facts.confirmed_s is None else scene.age_s(facts.confirmed_s),
         draining=len(facts.draining),
         problem=cut(problem),
+        limits=router_kinds.limits(router.kind, world.table.models.values(), world.table.endpoints.values()),
     )
 
 
@@ -218,8 +221,16 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return "" if scene.world.held is None else scene.world.held.text
         case Phase.CONVERGING:
             return "; ".join(unfinished(scene.world, scene.now_s))
+        case Phase.DEGRADED:
+            return f"nothing is under way; out of order: {'; '.join(_out_of_order(scene))}"
         case Phase.STEADY:
             return "everything wanted is ready"
+
+
+def _out_of_order(scene: Scene) -> list[str]:
+    """What nothing is being done about, in words; the longest first."""
+    longest = sorted(scene.world.waiting.values(), key=lambda w: (w.since_s, w.subject))
+    return [f"{w.subject} {w.text}" for w in longest[:3]] or list(unfinished(scene.world, scene.now_s))
 
 
 def _heard(scene: Scene) -> str:
@@ -273,8 +284,13 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         scene.survey.brake,
         *(f"node {v.node.id} is {v.state.replace('_', ' ')}: {v.note}" for v in doubtful),
         f"silent: {names_shown(silent)}" if silent else "",
+        *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
+        *(
+            f"the carried record of {name} could not be read: {record.problem}"
+            for name, record in sorted(scene.world.unreadable.items())
+        ),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:
@@ -283,6 +299,16 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
 
 
 LONG_WAIT_S = 3600.0
+
+
+def _left_out(scene: Scene) -> list[str]:
+    """Routers whose silence has lasted beyond the limit: stops do not wait for their word."""
+    silent = sorted(
+        id_
+        for id_ in members.routers(scene.world)
+        if (s := scene.world.silence.get(f"router/{id_}")) is not None and s.level is not SilenceLevel.HEARD
+    )
+    return [f"silent routers are left out, stops do not wait for them: {names_shown(silent)}"] if silent else []
 
 
 def _quarantined(scene: Scene) -> list[str]:

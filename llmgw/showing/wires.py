@@ -44,7 +44,10 @@ def endpoints(world: World, page: int = 0, page_size: int = PAGE_SIZE) -> Endpoi
 def targets(world: World, revision: int, page: int = 0, page_size: int = PAGE_SIZE) -> TargetsPage:
     """Every node and router to observe, and when their silence counts. `revision` names this set of targets."""
     found = [Target(id=f"node/{n.id}", url=n.url) for _, n in sorted(members.nodes(world).items())]
-    found += [Target(id=f"router/{r.id}", url=r.url) for _, r in sorted(members.routers(world).items())]
+    found += [
+        Target(id=f"router/{r.id}", url=r.url, kind=r.kind, settings=r.settings)
+        for _, r in sorted(members.routers(world).items())
+    ]
     cut = cut_page(found, page, page_size, lambda target: target)
     policy = Policy() if world.catalog is None else world.catalog.policy
     return TargetsPage(

@@ -69,17 +69,18 @@ class Agent:
         self.port = port
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
-        self.environ = {"LLMGW_SECRET_PASS_PHRASE": "open-sesame"}
+        self.env: dict[str, str] = {}
+        self.devices = "4xsim:24GiB"
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
     async def begin(self, *flags: str) -> None:
         argv = [
             *(sys.executable, "-m", "agent.main", "--node-id", NODE, "--listen", f"127.0.0.1:{self.port}"),
-            *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", "4xsim:24GiB", *flags),
+            *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", self.devices, *flags),
             *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + BLOCK - 1}")),
         ]
         with (self.state_dir.parent / "agent.log").open("ab") as log:
-            env = {**os.environ, **self.environ}
+            env = {**os.environ, "LLMGW_SECRET_PASS_PHRASE": "open-sesame", **self.env}
             self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=env)
         async with asyncio.timeout(LIMIT_S):
             while True:
@@ -185,12 +186,14 @@ def free_block() -> Iterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def agent_in(folder: Path, *flags: str, **environ: str) -> AsyncIterator[Agent]:
+async def agent_in(
+    folder: Path, *flags: str, devices: str = "4xsim:24GiB", env: dict[str, str] | None = None
+) -> AsyncIterator[Agent]:
     state = folder / "state"
     state.mkdir()
     with free_block() as port:
         agent = Agent(state, port)
-        agent.environ |= environ
+        agent.devices, agent.env = devices, env or {}
         try:
             await agent.begin(*flags)
             yield agent

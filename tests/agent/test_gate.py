@@ -41,7 +41,7 @@ async def test_tokens_are_rotated_by_changing_the_file(tmp_path: Path) -> None:
 
 
 async def test_tokens_may_come_from_the_environment_and_reach_no_engine(tmp_path: Path) -> None:
-    async with agent_in(tmp_path, LLMGW_TOKENS="first, second\nthird") as agent:
+    async with agent_in(tmp_path, env={"LLMGW_TOKENS": "first, second\nthird"}) as agent:
         assert (await agent.post(1)).status_code == 401
         for known in ("first", "second", "third"):
             agent.http.headers["authorization"] = f"Bearer {known}"

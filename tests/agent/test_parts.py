@@ -3,9 +3,7 @@
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from agent.admission import View, admit
 from agent.auth import is_known, token_source
 from agent.declared import declared_devices, parse_declared
-from agent.devices import DeclaredSource, NvmlSource
+from agent.devices import DeclaredSource, Holding, Known, Whose
 from agent.enginelogs import EngineLogs, follow, read_tail
 from agent.launch import Place, render
 from agent.ledger import Record, StopStep
@@ -62,7 +60,7 @@ def test_arguments_pass_item_for_item_and_only_known_placeholders_are_replaced()
         "",
     )
     launch = LaunchSpec(engine="command", argv=argv, served_name="m", env={"W": "${llmgw:weights}/x"})
-    place = Place(host="0.0.0.0", port=7, extra_ports={"rpc": 8}, weights="/w", devices=())
+    place = Place(host="0.0.0.0", port=7, extra_ports={"rpc": 8}, weights="/w", ordinals={})
     made = render(launch, place, (), {"PATH": "/bin", "LLMGW_TOKEN_FILE": "/secret", "LLMGW_SECRET_A": "v"})
     assert made.argv == ("x", "", "--a b", "$HOME", "7", "7", "h=0.0.0.0:8", "${port}", "")
     assert made.env == {"PATH": "/bin", "W": "/w/x"}, "the agent's own settings and secrets are nobody's inheritance"
@@ -75,7 +73,12 @@ def test_devices_reach_an_engine_as_its_row_says_in_the_order_of_the_claims(nami
     selection = DeviceSelection(naming=naming, variables=("CUDA_VISIBLE_DEVICES",), extra_env={"ORDER": "BUS"})
     launch = LaunchSpec(engine="vllm", argv=("x",), served_name="m", devices=selection)
     claims = (DeviceClaim(device=DeviceId("GPU-2")), DeviceClaim(device=DeviceId("GPU-0")))
-    made = render(launch, Place("h", 1, {}, "", DEVICES), claims, {"CUDA_VISIBLE_DEVICES": "all"})
+    made = render(
+        launch,
+        Place("h", 1, {}, "", {device.id: device.index for device in DEVICES}),
+        claims,
+        {"CUDA_VISIBLE_DEVICES": "all"},
+    )
     assert made.env == {"CUDA_VISIBLE_DEVICES": names, "ORDER": "BUS"}
 
 
@@ -233,7 +236,7 @@ def test_declared_devices(text: str, told: list[tuple[str, int | None]]) -> None
         ("0xh100", "greater than or equal to 1"),
         ("2xh100:80TB", "COUNTxKIND:MEMORY"),
         ("[{knd: h100}]", "kind"),
-        ("[{kind: h100, id: a, count: 2}]", "an id names one device"),
+        ("[{kind: h100, id: a, count: 2}]", "an id or index names one device"),
         ("[{", "neither YAML nor JSON"),
         ("/nowhere/devices.yaml", "cannot read"),
     ],
@@ -251,77 +254,8 @@ def test_declared_identities_last_and_differ_between_nodes() -> None:
 
 
 def test_a_machine_without_devices_is_known_to_have_none() -> None:
-    inventory = DeclaredSource((), "m", "n1").read(lambda pid: False)
+    inventory = DeclaredSource((), "m", "n1").read(Holding(lambda _: Whose.FOREIGN), Known()).inventory
     assert (inventory.devices, inventory.complete) == ((), True)
-
-
-class NvmlError(Exception):
-    value = 999
-
-
-class UnsupportedError(NvmlError):
-    value = 3
-
-
-@dataclass
-class Nvml:
-    """The part of pynvml that is used, over cards given as (uuid, memory in bytes or what it raises)."""
-
-    cards: list[tuple[str, int | NvmlError]]
-    processes: dict[int, list[tuple[int, int | None]]] = field(default_factory=dict)
-    down: NvmlError | None = None
-    NVMLError = NvmlError
-    NVML_ERROR_NOT_SUPPORTED = 3
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name, as those below
-        if self.down is not None:
-            raise self.down
-        return len(self.cards)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        if self.cards[index][0] == "lost":
-            raise NvmlError("GPU is lost")
-        return index
-
-    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
-        return self.cards[handle][0]
-
-    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
-        return b"NVIDIA H100"
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
-        total = self.cards[handle][1]
-        if isinstance(total, NvmlError):
-            raise total
-        return SimpleNamespace(total=total)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:  # noqa: N802
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self.processes.get(handle, [])]
-
-
-MIB = 1024 * 1024
-
-
-def test_nvml_devices_tell_identity_memory_and_who_else_uses_them() -> None:
-    nvml = Nvml(
-        [("GPU-a", 80 * 1024 * MIB), ("GPU-b", UnsupportedError("N/A"))], {0: [(7, 300 * MIB), (8, None), (9, MIB)]}
-    )
-    inventory = NvmlSource(nvml).read(lambda pid: pid == 9)
-    first, second = inventory.devices
-    assert (first.id, first.index, first.kind, first.memory_mib) == ("GPU-a", 0, "NVIDIA H100", 81920)
-    assert (first.foreign_mib, first.foreign_processes) == (512, ("pid 7", "pid 8"))
-    assert (second.memory_mib, second.health) == (None, DeviceHealth.OK), "unified memory is unknown, and no fault"
-    assert inventory.complete
-
-
-def test_failing_tools_make_an_inventory_incomplete_or_a_device_bad_never_absent() -> None:
-    down = NvmlSource(Nvml([], down=NvmlError("Driver mismatch"))).read(lambda pid: False)
-    assert (down.devices, down.complete) == ((), False)
-    assert "Driver mismatch" in down.problem
-    part = NvmlSource(Nvml([("GPU-a", NvmlError("Xid 79")), ("lost", 1)])).read(lambda pid: False)
-    assert [(d.id, d.health) for d in part.devices] == [("GPU-a", DeviceHealth.BAD)]
-    assert not part.complete
-    assert "device 1: GPU is lost" in part.problem
 
 
 # --- what an engine says -------------------------------------------------------------------------------------------

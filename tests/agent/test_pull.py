@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 async def agent(tmp_path: Path, hub: Hub, root: Path) -> AsyncIterator[Agent]:
     environ = {"HF_ENDPOINT": hub.url, "LLMGW_SECRET_HUB": "hf_CANARY", "HF_HOME": str(tmp_path / "home")}
-    async with agent_in(tmp_path, "--weights-root", str(root), **environ) as made:
+    async with agent_in(tmp_path, "--weights-root", str(root), env=environ) as made:
         yield made
 
 

@@ -295,7 +295,7 @@ def test_a_sleeping_model_wakes_when_asked_and_sleeps_when_scaled_to_zero() -> N
     assert state(f, "m") == "ready"
     f.order("scale", model="m", replicas=0)
     f.run(5)
-    assert (state(f, "m"), ids(f, "m")) == ("asleep", set()), "the last order counts"
+    assert (state(f, "m"), ids(f, "m")) == ("unavailable", set()), "the last order counts, and no request changes it"
 
 
 def test_a_restart_replaces_every_replica_without_a_gap() -> None:

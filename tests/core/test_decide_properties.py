@@ -13,10 +13,12 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmgw import views
 from llmgw.catalog import Catalog
 from llmgw.decide import decide
 from llmgw.merge import merge
 from llmgw.plan import Plan
+from llmgw.recent import Recent
 from llmgw.world import Seen, World
 from sim import faults, story
 
@@ -122,8 +124,16 @@ def test_a_plan_merged_leaves_nothing_to_decide_but_to_tell(moment: tuple[World,
         if not plan.more:
             break
     again = decide(world, now_s)
-    told = again.model_copy(update={"kick": (), "push": (), "wake_at_s": None})
+    told = again.model_copy(update={"kick": (), "push": (), "wake_at_s": None, "phase": ""})
     assert shown(told) == {}, "only lanes whose turn it is may be set going once more"
+
+
+@settings(deadline=None, max_examples=120)
+@given(worlds())
+def test_the_phase_that_a_plan_names_is_that_of_the_world_after_it(moment: tuple[World, float]) -> None:
+    world, now_s = moment
+    plan = decide(world, now_s)
+    assert plan.phase == views.phase(merge(world, plan, now_s, world.catalog), Recent(), now_s)
 
 
 @settings(deadline=None, max_examples=120)

@@ -212,7 +212,9 @@ FOREIGN = Token(installation="other", fleet="main", epoch=9, seq=1)
     [
         ({}, Recent(), "steady"),
         ({"table_revision": 4}, Recent(), "converging"),
-        ({"waiting": {"model/qwen": Waiting("model/qwen", "no_place", "x", NOW)}}, Recent(), "converging"),
+        ({"waiting": {"model/qwen": Waiting("model/qwen", "no_place", "x", NOW)}}, Recent(), "degraded"),
+        ({"waiting": {"router/r2": Waiting("router/r2", "silent", "x", NOW)}}, Recent(), "degraded"),
+        ({"waiting": {"model/qwen": Waiting("model/qwen", "backing_off", "x", NOW)}}, Recent(), "converging"),
         ({"outbox": {"node-a": (Outgoing(OutgoingKind.STOP, "x"),)}}, Recent(), "converging"),
         ({"table": build([], [])}, Recent(), "converging"),
         ({"held": HeldCatalog("d", None, NOW, "held: it removes much")}, Recent(), "held"),

@@ -108,9 +108,51 @@ def test_one_unreadable_record_never_stops_the_care_of_the_others() -> None:
     raw["assignments"][1]["stop"]["cause"] = "a word of another age"
     broken = replace(parts, assignments=zlib.compress(json.dumps(raw).encode()))
     opened = carry.unpack(seed_of(before), broken)
-    assert sorted(opened.world.assignments) == ["m-1", "m-3"]
-    assert list(opened.unreadable) == ["assignment 1"]
-    assert "stop.cause" in opened.unreadable["assignment 1"]
+    assert {r: bool(a.unreadable) for r, a in opened.world.assignments.items()} == {
+        "m-1": False,
+        "m-2": True,
+        "m-3": False,
+    }
+    assert "stop.cause" in opened.world.unreadable["m-2"].problem
+    assert opened.world.assignments[ReplicaId("m-2")].claims == assignment().claims, "its devices go to nobody"
+
+
+def test_a_record_that_a_later_version_can_read_is_whole_again() -> None:
+    before = world()
+    parts = carry.pack(before, CATALOG, {})
+    raw = json.loads(zlib.decompress(parts.assignments))
+    good = raw["assignments"][0]
+    raw["assignments"][0] = {**good, "attempt": "two"}
+    first = carry.unpack(seed_of(before), replace(parts, assignments=zlib.compress(json.dumps(raw).encode())), 5.0)
+    assert first.world.assignments[REPLICA].unreadable
+    again = carry.pack(first.world, CATALOG, {})
+    mended = json.loads(zlib.decompress(again.assignments))
+    mended["unreadable"]["m-1"]["raw"] = good
+    second = carry.unpack(seed_of(before), replace(again, assignments=zlib.compress(json.dumps(mended).encode())))
+    assert second.world.assignments == before.assignments
+    assert second.world.unreadable == {}
+
+
+def test_a_record_of_which_nothing_can_be_read_is_kept_under_a_name_of_its_own() -> None:
+    spoilt: object
+    for spoilt in (7, [], {"parts": []}, {"replica": 3}):
+        parts = replace(Parts(), assignments=zlib.compress(json.dumps({"assignments": [spoilt]}).encode()))
+        opened = carry.unpack(Seed(fleet="f"), parts, 5.0)
+        assert opened.world.assignments == {}
+        assert list(opened.world.unreadable) == ["record 0"]
+        carried = carry.unpack(Seed(fleet="f"), carry.pack(opened.world, None, {}), 9.0)
+        assert carried.world.unreadable == opened.world.unreadable
+
+
+def test_one_wish_that_cannot_be_read_drops_no_other() -> None:
+    before = world()
+    parts = carry.pack(before, CATALOG, {})
+    raw = json.loads(zlib.decompress(parts.rest))
+    raw["wishes"]["cordoned"]["n2"] = "since ever"
+    raw["wishes"]["tasks"] = [{"id": "t"}]
+    opened = carry.unpack(seed_of(before), replace(parts, rest=zlib.compress(json.dumps(raw).encode())))
+    assert opened.world.wishes == before.wishes
+    assert sorted(opened.unreadable) == ["wish cordoned n2", "wish tasks 0"]
 
 
 def test_a_catalog_with_lone_surrogates_can_be_carried() -> None:

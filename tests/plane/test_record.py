@@ -180,4 +180,4 @@ def test_an_acknowledged_table_is_what_the_router_holds() -> None:
     push = PublishCall(router=ROUTER, kind="native", url="http://r", token=token(11), revision=1)
     answer = PublishAnswer(outcome=CallOutcome.ANSWERED, revision=3, digest="d", draining=(REPLICA,))
     facts = record.published(WORLD, push, answer, 7.0).routers[ROUTER]
-    assert facts == RouterFacts(3, 11, "d", "d", 11, frozenset({REPLICA}), 7.0)
+    assert facts == RouterFacts(3, 11, "d", "d", 11, frozenset({REPLICA}), confirmed_s=7.0)

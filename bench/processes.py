@@ -1,0 +1,71 @@
+"""Child processes of a bench: their output in a file, their end certain, their cost read from the kernel.
+
+Never writes to the bench's own standard output, which is one line of JSON.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process of ours, for as long as the bench wants it."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, limit_s: float = 10.0) -> None:
+        """Ends it, by force if it does not listen."""
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        self.process.send_signal(number)
+        try:
+            self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU it has used so far."""
+        used = psutil.Process(self.pid).cpu_times()
+        return used.user + used.system
+
+    def rss_mib(self) -> float:
+        return psutil.Process(self.pid).memory_info().rss / MIB
+
+
+@contextlib.contextmanager
+def child(argv: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Child]:
+    """A process that is ended with the block. `log` gets all its output."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(environ or {})}
+        )
+    made = Child(process)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,113 @@
+"""The catalog that grows out of a file: models and profiles as values, and the mapping they become.
+
+Knows the catalog's fields and no kind of file. Judges nothing: `llmgw.importing.assembly` does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from llmgw.problems import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Accelerators asked of one node; `memory` as the catalog writes it."""
+
+    count: int
+    kind: str | None = None
+    memory: str | None = None
+
+    def plain(self) -> dict[str, object]:
+        return _given(count=self.count, kind=self.kind, memory=self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileDraft:
+    """One way to launch a model. `at`: where the file says it."""
+
+    at: Path
+    name: str
+    engine: str
+    executable: str | None = None
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    devices: Devices | None = None
+    host_memory: str | None = None
+    weights: str | None = None
+    weight: int | None = None
+    start_limit_s: float | None = None
+    stop_limit_s: float | None = None
+
+    def plain(self, name: str) -> dict[str, object]:
+        return {
+            "name": name,
+            "engine": self.engine,
+            **_given(
+                executable=self.executable,
+                command=list(self.command),
+                args=list(self.args),
+                env=dict(self.env),
+                secrets=dict(self.secrets),
+                accelerators=[self.devices.plain()] if self.devices else [],
+                host_memory=self.host_memory,
+                weights=self.weights,
+                weight=self.weight,
+                start_limit_s=self.start_limit_s,
+                stop_limit_s=self.stop_limit_s,
+            ),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDraft:
+    """A model. `at`: its part of the file; `aliases` with the places that name them."""
+
+    at: Path
+    name: str
+    profiles: tuple[ProfileDraft, ...]
+    aliases: tuple[tuple[str, Path], ...] = ()
+    least: int = 1
+    most: int = 1
+    priority: int | None = None
+    idle_timeout_s: float | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def plain(self, aliases: tuple[str, ...]) -> dict[str, object]:
+        replicas: object = self.least if self.least == self.most else {"min": self.least, "max": self.most}
+        return {
+            "name": self.name,
+            **_given(aliases=list(aliases)),
+            **({} if replicas == 1 else {"replicas": replicas}),
+            **_given(priority=self.priority, idle_timeout_s=self.idle_timeout_s, metadata=dict(self.metadata)),
+            "profiles": [profile.plain(name) for name, profile in zip(self._names(), self.profiles, strict=True)],
+        }
+
+    def _names(self) -> Iterator[str]:
+        """The profiles' names, made different where they are not."""
+        taken: set[str] = set()
+        for profile in self.profiles:
+            name, number = identifier(profile.name), 2
+            while name in taken:
+                name, number = f"{identifier(profile.name)[:58]}-{number}", number + 1
+            taken.add(name)
+            yield name
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDraft:
+    """What a source makes of a file. `engines`: extensions, by name, as the catalog writes them."""
+
+    models: tuple[ModelDraft, ...] = ()
+    engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+def identifier(text: str, default: str = "main") -> str:
+    """`text` as a name that a profile or engine may have."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in text)
+    return kept.lstrip("._-")[:63] or default
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {key: value for key, value in fields.items() if value is not None and value not in ([], {})}

@@ -1,0 +1,136 @@
+"""KubeAI: `kind: Model` resources, and the values of its chart `models` (`catalog:`)."""
+
+from collections.abc import Iterator, Mapping
+
+from llmgw.importing.account import Part
+from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.kubernetes import A_CONTAINER, CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment
+from llmgw.importing.launching import Launch, launch_of, source_of
+
+ENGINES: Mapping[str, str] = {"VLLM": "vllm"}
+
+NOT_CARRIED: Mapping[str, str] = {
+    "adapters": "an adapter cannot be a public name of its base model: llmgw's routers write the model's name alone",
+    "targetRequests": "replicas do not follow load: `llmgw scale`, waking and idleness move the count",
+    "autoscalingDisabled": "replicas do not follow load anyway",
+    "cacheProfile": "each node keeps its own copy of the weights",
+    "files": "agents place no files: put them on the nodes and name their paths",
+    "envFrom": "variables are named one by one",
+    "image": A_CONTAINER,
+    "loadBalancing": "routers choose by priority, weight and load",
+    "priorityClassName": "the order of Kubernetes' classes is not in this file: set `priority`, higher wins",
+    "replicas": "the count lies between minReplicas and maxReplicas",
+}
+
+METADATA_FIELDS = ("features", "owner")
+
+
+def reads(raw: Mapping[str, object]) -> bool:
+    return is_model(raw) or (isinstance(raw.get("catalog"), dict) and "models" not in raw)
+
+
+def is_model(raw: Mapping[str, object]) -> bool:
+    return raw.get("kind") == "Model" and str(raw.get("apiVersion", "")).startswith("kubeai.org/")
+
+
+def read(document: Part) -> CatalogDraft:
+    if document.has("catalog"):
+        return CatalogDraft(tuple(_chart(document)))
+    document.carry("apiVersion", "kind")
+    document.part("metadata").lose_each(METADATA)
+    document.lose("status", CLUSTER_ONLY)
+    name = document.part("metadata").text("name")
+    return CatalogDraft(tuple(_model(document.part("spec"), name, document, least=None)))
+
+
+def _chart(values: Part) -> Iterator[ModelDraft]:
+    """A chart's values: `enabled` says what runs, for one or for all."""
+    all_enabled = values.part("all").switch("enabled")
+    for entry in values.part("catalog").items():
+        entry.lose("labels", CLUSTER_ONLY)
+        enabled = entry.switch("enabled")
+        is_on = bool(all_enabled or (enabled if entry.has("enabled") else True))
+        yield from _model(entry, entry.key, entry, least=None if is_on else 0)
+
+
+def _model(spec: Part, name: str | None, whole: Part, least: int | None) -> Iterator[ModelDraft]:
+    """`least` 0: it is listed and not enabled."""
+    spec.lose_each(NOT_CARRIED)
+    launch, why = _launched(spec)
+    if launch is None or name is None:
+        whole.account.drop(whole.at, why if name is not None else "it has no name")
+        return
+    devices, idle = _devices(launch, spec), spec.number("scaleDownDelaySeconds")
+    low, high = _bounds(spec) if least is None else (0, 0)
+    if least is not None:
+        spec.lose("minReplicas", "not enabled: replicas 0, so that nothing starts")
+        spec.lose("maxReplicas", "not enabled: replicas 0, so that nothing starts")
+    profile = ProfileDraft(
+        whole.at,
+        "main",
+        launch.row.name,
+        args=tuple(launch.args),
+        env=launch.env,
+        secrets=launch.secrets,
+        devices=devices,
+        weights=launch.weights,
+    )
+    yield ModelDraft(
+        whole.at,
+        name,
+        (profile,),
+        tuple((alias, spec.at) for alias in launch.names),
+        low,
+        high,
+        idle_timeout_s=idle if idle and low < high else None,
+        metadata={key: value for key in METADATA_FIELDS if (value := spec.whole_as_json(key)) is not None},
+    )
+
+
+def _launched(spec: Part) -> tuple[Launch | None, str]:
+    """The launch, or why there can be none."""
+    engine, url = spec.text("engine"), spec.text("url")
+    if (row := ENGINES.get(engine or "")) is None:
+        known = ", ".join(ENGINES)
+        return (
+            None,
+            f"llmgw has no engine like KubeAI's {engine or 'default'} (it knows {known}): write it as a command",
+        )
+    weights = source_of(url or "", hub=False)
+    if url is None or weights is None:
+        scheme = (url or "").partition("://")[0][:20] or "nothing"
+        return None, f"weights at {scheme}:// cannot be fetched: put them on the nodes and write file:///path"
+    launch = launch_of(row, spec.account, spec.at, weights)
+    launch.read(spec.texts("args"))
+    environment(launch, spec.part("env"))
+    return launch, ""
+
+
+def _devices(launch: Launch, spec: Part) -> Devices | None:
+    """`nvidia-gpu-l4:8`: a profile of resources, and how many times it is needed."""
+    at = (*spec.at, "resourceProfile")
+    name, _, count = (spec.text("resourceProfile") or "").rpartition(":")
+    if not name or not count.isdigit() or not 0 < int(count) <= 1024:
+        if spec.has("resourceProfile"):
+            spec.account.carried.discard(at)
+            spec.account.lose(at, "it is not NAME:COUNT")
+        return launch.devices(None)
+    if name == "cpu" or name.startswith("cpu-"):
+        spec.account.carried.discard(at)
+        spec.account.change(at, f"on the CPU; {NO_CPU_SHARE}")
+        return None
+    if name.startswith("google-tpu"):
+        spec.account.change(at, "no engine can be told which TPUs are its own: replicas will wait, and say so")
+    return devices_named(name, int(count))
+
+
+def _bounds(spec: Part) -> tuple[int, int]:
+    """KubeAI's defaults: at least none, at most as many as are needed."""
+    low, high = spec.whole("minReplicas"), spec.whole("maxReplicas")
+    if low is None:
+        spec.account.assume(spec.at, "at least 0 replicas, KubeAI's own default: it sleeps until it is asked for")
+    if high is None:
+        spec.account.assume(spec.at, f"at most {max(low or 0, 1)} replicas: KubeAI knows no bound, llmgw needs one")
+    low = min(low or 0, 10_000)
+    high = min(max(low, 1) if high is None else high, 10_000)
+    return (low, high) if low <= high else (high, high)

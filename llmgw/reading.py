@@ -1,0 +1,107 @@
+"""Reading carried records one by one: one that cannot be understood is named and never costs the others.
+
+An assignment among them keeps its raw form (`llmgw.salvage` tells what becomes of it); wishes are read wish by wish.
+Never raises on a record, and writes them in the same form (`plain`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from llmgw import salvage
+from llmgw.ids import ReplicaId
+from llmgw.world import Assignment, Unreadable, Wishes
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Validates records one by one and remembers what it could not read, by name."""
+
+    def __init__(self) -> None:
+        self.unreadable: dict[str, str] = {}
+
+    def read(self, kind: type[T], raw: object, name: str) -> T | None:
+        if raw is None:
+            return None
+        value, problem = attempt(kind, raw)
+        if value is None:
+            self.unreadable[name] = problem
+        return value
+
+    def each(self, kind: type[T], raw: Iterable[object] | None, name: str) -> list[T]:
+        found = (self.read(kind, item, f"{name} {index}") for index, item in enumerate(raw or ()))
+        return [item for item in found if item is not None]
+
+    def values(self, kind: type[T], raw: Mapping[str, object] | None, name: str) -> list[tuple[str, T]]:
+        found = ((key, self.read(kind, item, f"{name} {key}")) for key, item in (raw or {}).items())
+        return [(key, item) for key, item in found if item is not None]
+
+
+def attempt(kind: type[T], raw: object) -> tuple[T | None, str]:
+    """The value, or the first problem with it in at most 300 characters."""
+    try:
+        return _adapter(kind).validate_python(raw), ""
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return None, f"{where}: {first['msg']}"[:300]
+
+
+def plain(value: object) -> object:
+    """A record as JSON types, defaults left out."""
+    return _adapter(type(value)).dump_python(value, mode="json", exclude_defaults=True)
+
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def read_assignments(
+    reader: Reader, part: Mapping[str, Any], now_s: float
+) -> tuple[dict[ReplicaId, Assignment], dict[str, Unreadable]]:
+    """What was decided, and what cannot be read of it. A record that another version could not read is tried again:
+    unless an operator has begun to end its replica meanwhile, it is whole again."""
+    found: dict[ReplicaId, Assignment] = {}
+    unreadable: dict[str, Unreadable] = {}
+    for index, raw in enumerate(part.get("assignments") or ()):
+        assignment, problem = attempt(Assignment, raw)
+        if assignment is None:
+            record = unreadable[salvage.name_of(raw, index)] = Unreadable(raw, problem, now_s)
+            assignment = salvage.from_record(record)
+        if assignment is not None:
+            found.setdefault(assignment.replica, assignment)
+    for name, kept in reader.values(Unreadable, part.get("unreadable"), "unreadable record"):
+        assignment, _ = attempt(Assignment, kept.raw)
+        present = found.get(ReplicaId(name))
+        if assignment is None or (present is not None and present.stop is not None):
+            unreadable[name] = kept
+        else:
+            found[assignment.replica] = assignment
+    return found, unreadable
+
+
+def read_wishes(reader: Reader, raw: Mapping[str, Any]) -> Wishes:
+    """Wish by wish where they cannot be read as a whole, so that none is dropped for another's sake."""
+    whole, _ = attempt(Wishes, raw)
+    if whole is not None:
+        return whole
+
+    def reads(field: str, value: object, name: object = "") -> bool:
+        return reader.read(Wishes, {field: value}, f"wish {field} {name}".rstrip()) is not None
+
+    kept: dict[str, object] = {}
+    for field, value in raw.items():
+        if isinstance(value, Mapping):
+            kept[field] = {k: v for k, v in value.items() if reads(field, {k: v}, k)}
+        elif isinstance(value, list):
+            kept[field] = [v for index, v in enumerate(value) if reads(field, [v], index)]
+        elif reads(field, value):
+            kept[field] = value
+    return reader.read(Wishes, kept, "wishes") or Wishes()

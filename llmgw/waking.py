@@ -1,0 +1,114 @@
+"""Sleep and waking: what clients ask for becomes a recorded wish, what nobody uses any more loses it.
+
+A wish keeps one replica above the minimum. It comes from a request that a live router holds, or from an operator, and
+ends when the model was idle for its idle time at every live router, or when its attempts are spent and nobody asks.
+A model whose attempts are spent rests before a client can wake it again. Without a live router everything counts as
+in use. An order to scale stands above both: clients neither wake nor end it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from llmgw import attempts, demand, stopping
+from llmgw.catalog import Model
+from llmgw.draft import Draft
+from llmgw.ids import ModelName, ReplicaId
+from llmgw.launches import fingerprints
+from llmgw.world import Failure, World
+
+REST_S = 300.0
+"""After its last attempt a model cannot be woken by clients for so long."""
+
+
+def settle(draft: Draft) -> None:
+    """Record new wishes to wake and end those that are over; the rest of the pass decides on the outcome."""
+    world = draft.world
+    if world.catalog is None or world.ending or draft.hold:
+        return
+    asked = _asked(world)
+    wakes = dict(world.wishes.wakes)
+    for name in [name for name in wakes if name in world.failures]:
+        if (model := draft.models.get(name)) is not None and (spent := last_attempt(world, model)) is not None:
+            _give_up(draft, model, wakes, spent)
+    for name in sorted(asked):
+        if (model := draft.models.get(name)) is not None and name not in wakes and may_wake(world, model, draft.now_s):
+            wakes[name] = draft.now_s
+            draft.event(f"model/{name}", "is asked for and wakes up")
+    for name in _idle_models(draft, wakes):
+        if name not in asked:
+            del wakes[name]
+            draft.event(f"model/{name}", f"was not used for {draft.models[name].idle_timeout_s:g} s and goes to sleep")
+    if wakes != world.wishes.wakes:
+        draft.world = replace(world, wishes=replace(world.wishes, wakes=wakes))
+
+
+def may_wake(world: World, model: Model, now_s: float) -> bool:
+    """Whether a client's request starts it: nothing runs by wish, no order keeps it down, and it is not resting."""
+    if model.replicas.max == 0 or _is_pinned(world, model, now_s) or demand.desired(world, model, now_s) > 0:
+        return False
+    return (until_s := rests_until_s(world, model)) is None or now_s >= until_s
+
+
+def rests_until_s(world: World, model: Model) -> float | None:
+    """When a model whose attempts are spent may be tried again for a client."""
+    spent = last_attempt(world, model)
+    return None if spent is None else spent.at_s + REST_S
+
+
+def last_attempt(world: World, model: Model) -> Failure | None:
+    """The newest failure of a model of which every profile was given up; None while one may be tried."""
+    known = world.failures.get(model.name)
+    if not known or world.catalog is None:
+        return None
+    failures = attempts.counted(world, model, known)
+    limit = world.catalog.policy.max_attempts
+    lost = [attempts.given_up(failures, print_, limit) for print_ in fingerprints(world.catalog).of[model.name]]
+    found = [failure for failure in lost if failure is not None]
+    return max(found, key=lambda f: f.at_s) if len(found) == len(lost) else None
+
+
+def idle_after_s(world: World, model: Model, now_s: float) -> float | None:
+    """What routers have to watch for: None while use would change nothing."""
+    if model.idle_timeout_s is None or _is_pinned(world, model, now_s):
+        return None
+    return model.idle_timeout_s if demand.desired(world, model, now_s) > model.replicas.min else None
+
+
+def _is_pinned(world: World, model: Model, now_s: float) -> bool:
+    scale = world.wishes.scales.get(model.name)
+    return scale is not None and (scale.until_s is None or now_s < scale.until_s)
+
+
+def _asked(world: World) -> set[ModelName]:
+    """Models that clients of a live router ask for; what a silent one said last is no demand."""
+    return {name for facts in stopping.live_routers(world).values() for name in facts.asked}
+
+
+def _give_up(draft: Draft, model: Model, wakes: dict[ModelName, float], spent: Failure) -> None:
+    """Every attempt for this wish failed. It ends once its time to rest is told; only a new request begins anew."""
+    if any(a.model == model.name and a.stop is None for a in draft.assignments.values()):
+        return
+    if demand.desired(draft.world, model, draft.now_s) <= model.replicas.min:
+        return
+    if draft.now_s < spent.at_s + REST_S:
+        draft.wake(spent.at_s + REST_S)
+        return
+    del wakes[model.name]
+    draft.event(f"model/{model.name}", f"its wake is given up after {spent.attempt} failed attempts: {spent.text}")
+
+
+def _idle_models(draft: Draft, wakes: Mapping[ModelName, float]) -> list[ModelName]:
+    """Models kept up by a wish whose every replica is idle at every live router."""
+    routers = list(stopping.live_routers(draft.world).values())
+    if not routers:
+        return []
+    idle: frozenset[ReplicaId] = frozenset.intersection(*(facts.idle for facts in routers))
+    candidates = {draft.assignments[id_].model for id_ in idle if id_ in draft.assignments} & wakes.keys()
+    names = {name for name in candidates if name in draft.models and _sleeps(draft, draft.models[name])}
+    busy = {a.model for a in draft.assignments.values() if a.model in names and a.stop is None} if names else set()
+    busy = {a.model for a in draft.assignments.values() if a.model in busy and a.stop is None and a.replica not in idle}
+    return sorted(names - busy)
+
+
+def _sleeps(draft: Draft, model: Model) -> bool:
+    return idle_after_s(draft.world, model, draft.now_s) is not None
