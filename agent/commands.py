@@ -4,7 +4,6 @@ Stops are looked at before starts, so a batch may hand a failed replica's device
 nothing. Refusals are results; only a batch that may not be looked at at all raises `BatchRefused`.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -65,11 +64,10 @@ class Commands:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._turn = asyncio.Lock()
 
     async def execute(self, batch: CommandBatch) -> BatchReply:
         """Accept and return: engines start and stop in the background. Raises BatchRefused."""
-        async with self._turn:
+        async with self._node.turn:
             self._fence(batch)
             census = await self._node.census.take() if self._needs_census(batch) else Census()
             staged = self._stage(batch, census)
@@ -85,7 +83,7 @@ class Commands:
 
     async def release(self, order: Release) -> None:
         """Forget the owner; engines stay as they are, shown and never touched by a new owner. Raises BatchRefused."""
-        async with self._turn:
+        async with self._node.turn:
             held = self._node.token
             if held is not None and owner_of(held) != order.owner:
                 raise self._refused(403, ErrorCode.FOREIGN_OWNER, _foreign_text(owner_of(held)))

@@ -73,6 +73,8 @@ class Node:
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
         self.secrets = Secrets(settings.secrets_dir, self._environ)
+        self.turn = asyncio.Lock()
+        """Held by whoever accepts commands or removes weights."""
         self.shelf = Shelf(
             settings.weights_root,
             settings.state_dir,
@@ -81,6 +83,8 @@ class Node:
             self._make_task,
             users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
             changed=self.revisions.note_weights,
+            turn=self.turn,
+            limit_percent=settings.weights_limit_percent,
         )
         self._source: DeviceSource = device_source(
             settings.devices, self.machine_id, settings.node, settings.device_memory

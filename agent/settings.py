@@ -56,6 +56,8 @@ class Settings(BaseModel):
     """Bearer tokens from the environment; a token file wins."""
     tls: Tls | None = None
     max_body_mib: int = 8
+    weights_limit_percent: int | None = None
+    """Above this use of the root's disk, weights that pulls brought go by last use."""
     requests_per_s: int = 100
     """Of one address."""
 
@@ -165,6 +167,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _percent(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 99:
+        raise ValueError(f"{text!r} is not a whole number from 1 to 99")
+    return int(text)
+
+
 def _host(text: str) -> str:
     if not text or "/" in text or " " in text:
         raise ValueError(f"{text!r} is not a host name or address, such as 127.0.0.1")
@@ -264,6 +272,14 @@ OPTIONS = (
         "FILE",
         "take only clients with a certificate of this authority",
     ),
+    Option(
+        "--weights-limit-percent",
+        "LLMGW_AGENT_WEIGHTS_LIMIT_PERCENT",
+        _percent,
+        None,
+        "PERCENT",
+        "while the disk of --weights-root is fuller, pulled weights that nobody used for longest go; default: never",
+    ),
     Option("--max-body-mib", "LLMGW_AGENT_MAX_BODY_MIB", _count, "8", "MIB", "largest request body"),
     Option(
         "--requests-per-s",
@@ -329,6 +345,8 @@ def _together(values: Mapping[str, Any], told: set[str]) -> list[str]:
         if values[flag.removeprefix("--").replace("-", "_")] is None and not _was_told(flag, told)
     ]
     problems += _tls_problems(values, told)
+    if values["weights_limit_percent"] is not None and values["weights_root"] is None:
+        problems.append("--weights-root: missing; --weights-limit-percent is about the disk it lies on")
     listen = values["listen"]
     guarded = values["token_file"] or values["tokens"] or values["tls_client_ca"]
     if listen and not guarded and not _was_told("--token-file", told) and not is_loopback(listen[0]):
@@ -398,4 +416,5 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         tls=tls,
         max_body_mib=values["max_body_mib"],
         requests_per_s=values["requests_per_s"],
+        weights_limit_percent=values["weights_limit_percent"],
     )

@@ -31,13 +31,14 @@ def read_list(root: Path, key: str) -> dict[str, int]:
         return {}
 
 
-def listed_sources(root: Path) -> tuple[str, ...]:
-    """What was ever pulled into the root, as it was asked for."""
-    found: dict[str, None] = {}
+def listed_sources(root: Path) -> dict[str, float]:
+    """What was ever pulled into the root, as it was asked for -> when it was last, in seconds since the epoch."""
+    found: dict[str, float] = {}
     for path in sorted((root / OWN / "lists").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found[str(json.loads(path.read_bytes())["source"])] = None
-    return tuple(found)
+            source = str(json.loads(path.read_bytes())["source"])
+            found[source] = max(found.get(source, 0.0), path.stat().st_mtime)
+    return found
 
 
 def _path(root: Path, key: str) -> Path:

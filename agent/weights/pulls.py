@@ -269,6 +269,13 @@ def _gib(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**28 else f"{count / 2**20:.1f} MiB"
 
 
+def used_percent(root: Path) -> float:
+    """How full the disk that holds `root` is, as this user sees it."""
+    found = os.statvfs(root)
+    used = found.f_blocks - found.f_bfree
+    return 100.0 * used / max(1, used + found.f_bavail)
+
+
 def free_bytes(root: Path) -> tuple[int, int]:
     """(free for this user, total) of the disk that holds `root`, in bytes."""
     found = os.statvfs(root)

@@ -20,6 +20,7 @@ from agent.weights.sources import OWN, parse
 from llmgw.wire import CommandResult, Outcome, PathOutcome, RefusalCode, RemoveWeights
 
 SUBJECT = "remove_weights"
+LATE = "not begun, since what was named before it is still being deleted: ask again"
 _TRASH = f"{OWN}/trash"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,10 +39,12 @@ def remove_weights(
     root: Path | None,
     used: Mapping[Path, str],
     told: Callable[[PathOutcome], None] = lambda _: None,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> CommandResult:
     """Remove (or, dry, only look at) each path; one refused path does not stop the others. Blocking.
 
     `used`: place -> who uses it. `told` hears each outcome as soon as it is sure but for the deleting itself.
+    Once `is_late`, no further path is begun.
     """
     if root is None:
         refusal = refuse(RefusalCode.OUTSIDE_ROOT, "this node has no weights root: start the agent with --weights-root")
@@ -50,6 +53,8 @@ def remove_weights(
     codes: list[RefusalCode] = []
     for path in dict.fromkeys(order.paths):
         try:
+            if is_late():
+                raise Refused(RefusalCode.NOT_READY, LATE)
             outcomes.append(_remove(path, root, used, told, dry_run=order.dry_run))
         except Refused as refused:
             codes.append(refused.code)

@@ -4,22 +4,29 @@ It looks at the disk in threads and on its own beat; pulls and removals make it 
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from agent.local import Secrets, refuse
+from agent.weights.filelists import listed_sources
 from agent.weights.finding import find_pulled, places_of, places_used
 from agent.weights.hub_cache import repository
 from agent.weights.listing import list_weights
-from agent.weights.pulls import Around, Pulls, free_bytes
-from agent.weights.removal import empty_trash, remove_weights, result_of
+from agent.weights.pulls import Around, Pulls, free_bytes, used_percent
+from agent.weights.removal import LATE, empty_trash, remove_weights, result_of
 from agent.weights.sources import Hub, Source, parse
+from agent.weights.uses import Uses, to_collect
 from llmgw.wire import CommandResult, LaunchSpec, Outcome, PathOutcome, Pull, RefusalCode, RemoveWeights, WeightsReport
 
 LOOK_S = 30.0
 REMOVAL_S = 1.5
 """How long an answer waits for files to be deleted; what takes longer is deleted all the same."""
+
+log = structlog.get_logger("agent")
 
 MakeTask = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
@@ -44,7 +51,11 @@ class Shelf:
         make_task: MakeTask,
         users: Callable[[], Iterable[User]],
         changed: Callable[[tuple[WeightsReport, ...]], None],
+        turn: asyncio.Lock,
+        limit_percent: int | None = None,
     ) -> None:
+        """`turn`: held by whoever starts or removes anything. `limit_percent`: pulled weights go, by last use, while
+        the root's disk is fuller than this; None = never."""
         self.root = root
         self._users = users
         self._changed = changed
@@ -52,6 +63,10 @@ class Shelf:
         self._asked: dict[str, None] = {}
         """Sources that pulls brought: shown as they were asked for."""
         self._make_task = make_task
+        self._turn = turn
+        self._limit_percent = limit_percent
+        self._kept = Uses(state_dir / "uses.json")
+        self._pulled: dict[str, float] = {}
         self._pulls = None if root is None else Pulls(self._around(root, state_dir, secrets, environ))
 
     async def open(self) -> None:
@@ -67,12 +82,36 @@ class Shelf:
         """What the report tells: pulls first, then what is on the disk."""
         pulls = () if self._pulls is None else self._pulls.rows()
         pulled = {row.source for row in pulls}
-        return (*pulls, *(row for row in self._listed if row.source not in pulled))
+        return (*pulls, *(self._aged(row) for row in self._listed if row.source not in pulled))
 
     async def look(self) -> None:
-        if self.root is not None:
-            self._listed = await asyncio.to_thread(list_weights, self.root, tuple(self._asked))
-            self._tell()
+        if self.root is None:
+            return
+        await asyncio.to_thread(self._kept.note, self._in_use())
+        self._pulled = await asyncio.to_thread(listed_sources, self.root)
+        self._listed = await asyncio.to_thread(list_weights, self.root, tuple(self._asked))
+        self._tell()
+
+    async def collect(self) -> tuple[str, ...]:
+        """Remove what nobody has used for longest until the disk is below its limit; the sources that went."""
+        gone: list[str] = []
+        if self.root is None or self._pulls is None or self._limit_percent is None:
+            return ()
+        async with self._turn:
+            needed = self._in_use() | set(self._pulls.sources())
+            for candidate in to_collect(self._pulled, self._kept, needed):
+                if used_percent(self.root) <= self._limit_percent:
+                    break
+                order = RemoveWeights(paths=(candidate.source,))
+                used = await asyncio.to_thread(self._used, order)
+                done = await asyncio.to_thread(remove_weights, order, self.root, used)
+                if done.paths and done.paths[0].outcome == "removed":
+                    self._kept.forget(candidate.source)
+                    gone.append(candidate.source)
+                    log.info("collected", source=candidate.source, idle_s=round(candidate.idle_s), paths=done.paths)
+        if gone:
+            await self.look()
+        return tuple(gone)
 
     async def pull(self, order: Pull) -> CommandResult:
         """Answers at once; how it goes is told by the rows."""
@@ -96,15 +135,18 @@ class Shelf:
         def told(outcome: PathOutcome) -> None:
             loop.call_soon_threadsafe(outcomes.__setitem__, outcome.path, outcome)
 
-        work = asyncio.create_task(asyncio.to_thread(remove_weights, order, self.root, used, told))
+        late = threading.Event()
+        work = asyncio.create_task(asyncio.to_thread(remove_weights, order, self.root, used, told, late.is_set))
         done, _ = await asyncio.wait([work], timeout=REMOVAL_S)
+        late.set()
         if done:
             await self.look()
             return work.result()
         self._make_task(self._look_after(work), "deleting weights")
         waiting = [path for path in dict.fromkeys(order.paths) if path not in outcomes]
-        late = [PathOutcome(path=path, outcome="refused", message="still being deleted: ask again") for path in waiting]
-        return result_of((*outcomes.values(), *late), [])
+        return result_of(
+            (*outcomes.values(), *(PathOutcome(path=path, outcome="refused", message=LATE) for path in waiting)), []
+        )
 
     async def _cancel_pulls(self, order: RemoveWeights) -> None:
         """End the pulls of what is to be removed, unless somebody needs it, and give back what they left half done."""
@@ -160,6 +202,13 @@ class Shelf:
         self._asked[source] = None
         self._make_task(self.look(), "weights")
 
+    def _in_use(self) -> set[str]:
+        return {user.launch.weights for user in self._users() if user.launch.weights is not None}
+
+    def _aged(self, row: WeightsReport) -> WeightsReport:
+        idle_s = 0.0 if row.source in self._in_use() else self._kept.idle_s(row.source, self._pulled.get(row.source))
+        return row if idle_s is None else row.model_copy(update={"idle_s": round(idle_s, 1)})
+
     def _tell(self) -> None:
         self._changed(self.rows())
 
@@ -171,6 +220,7 @@ class Shelf:
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
+            await self.collect()
 
 
 def _drop_parts(text: str, root: Path) -> None:
