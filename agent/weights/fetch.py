@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import httpx
 
-from agent.weights.pieces import Piece, PullError, drop_parts, is_full
+from agent.weights.pieces import Grown, Piece, PullError, drop_parts, is_full
 from agent.weights.sources import OWN, Hub, Source, parse
 from agent.weights.wanted import Wanted, wanted
 
@@ -44,6 +44,8 @@ def main() -> None:
     except OSError as error:
         kind = "no_disk" if is_full(error) else "bad"
         tell(event="failed", kind=kind, text=f"{error.filename or 'the disk'}: {error.strerror or error}")
+    except Exception as error:
+        tell(event="failed", kind="network", text=f"{type(error).__name__}: {error}")
     sys.stdout.flush()
     os._exit(0)  # threads that still wait for a server are not waited for
 
@@ -56,12 +58,13 @@ def _pull(text: str, root: Path, token: str | None, tell: "_Telling", go: thread
         tell(event="plan", total=total, here=here, todo=0 if total is None else max(0, total - here))
         go.wait()
         todo.announce()
-        _bring(todo, _Progress(tell, here))
+        bring(todo, _Progress(tell, here).grown)
 
 
-def _bring(todo: Wanted, progress: "_Progress") -> None:
+def bring(todo: Wanted, grown: Grown) -> None:
+    """Make every piece whole. A full disk gets back what is unfinished. Raises PullError, OSError, httpx.HTTPError."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        works = [pool.submit(piece.bring, progress.grown) for piece in _once(todo.pieces)]
+        works = [pool.submit(piece.bring, grown) for piece in _once(todo.pieces)]
         try:
             for work in works:
                 work.result()
@@ -76,7 +79,7 @@ def _bring(todo: Wanted, progress: "_Progress") -> None:
                 work.cancel()
             raise
     for piece in todo.pieces:
-        piece.bring(progress.grown)  # files of the same content: only their links are left to make
+        piece.bring(grown)  # files of the same content: only their links are left to make
 
 
 def _once(pieces: tuple[Piece, ...]) -> list[Piece]:

@@ -56,10 +56,9 @@ def _of_hub(source: Hub, named: str, root: Path, client: httpx.Client, token: st
     from huggingface_hub import HfApi, get_token, hf_hub_url  # slow to load, and only a pull from the hub needs it
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
+    api = HfApi(token=token)
     try:
-        info = HfApi(token=token).model_info(
-            source.repo, revision=source.revision, files_metadata=True, timeout=_ASK_S, token=token
-        )
+        info = api.model_info(source.repo, revision=source.revision, files_metadata=True, timeout=_ASK_S, token=token)
     except GatedRepoError as error:
         raise PullError("denied", f"{source.repo} is gated: ask for access, and name a secret with a token") from error
     except RepositoryNotFoundError as error:
@@ -84,7 +83,7 @@ def _of_hub(source: Hub, named: str, root: Path, client: httpx.Client, token: st
         lfs, digest = files[name].lfs, files[name].blob_id
         sha256 = lfs.sha256 if lfs is not None else None
         blob = _plain_name(sha256 or digest or "", source.repo)
-        url = hf_hub_url(source.repo, name, revision=commit)
+        url = hf_hub_url(source.repo, name, revision=commit, endpoint=api.endpoint)
         fetch = FromWeb(client, url, headers, validated=True)
         link = repo / "snapshots" / commit / name
         pieces.append(Piece(name, files[name].size, repo / "blobs" / blob, fetch, sha256, link))

@@ -1,10 +1,16 @@
 """Pulls by a real agent and real pull processes, from a server that plays the hub."""
 
+import errno
+import fcntl
+import hashlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from agent.weights.fetch import bring
+from agent.weights.pieces import Grown, Piece
+from agent.weights.wanted import Wanted
 from llmgw.wire import LaunchSpec, NodeReport, Outcome, Pull, RefusalCode, RemoveWeights, WeightsReport
 from tests.agent.hub_server import COMMIT, OTHER, Hub, hub_server, model
 from tests.agent.running import Agent, agent_in, start, stub
@@ -161,6 +167,14 @@ async def test_what_is_not_there_is_said(agent: Agent, hub: Hub, source: str, to
     assert told in (await saying(agent, told, source)).reason
 
 
+async def test_a_hub_that_is_not_reached_is_said_and_asked_again(tmp_path: Path, root: Path) -> None:
+    env = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    async with agent_in(tmp_path, "--weights-root", str(root), env=env) as agent:
+        await agent.send(1, Pull(source=SOURCE))
+        row = await saying(agent, "ConnectError")
+        assert (row.pulling, row.complete) == (True, False)
+
+
 @pytest.mark.parametrize(
     "source", ["", "nothing", "hf://one", "hf://a/../b", "file://x/y", "https://u:p@h/x", "https://h/a?b", "s3://b/k"]
 )
@@ -260,3 +274,35 @@ async def test_removing_one_revision_leaves_the_other_whole(agent: Agent, hub: H
     assert (await whole(agent)).complete
     await agent.send(3, RemoveWeights(paths=(SOURCE,)))
     assert not (root / "models--org--model").exists()
+
+
+def lock_of(root: Path) -> Path:
+    name = hashlib.blake2b(b"models--org--model@main", digest_size=16).hexdigest()
+    place = root / ".llmgw" / "locks" / name
+    place.parent.mkdir(parents=True)
+    return place
+
+
+async def test_a_lock_left_behind_holds_nobody_up_and_one_that_is_held_does(agent: Agent, hub: Hub, root: Path) -> None:
+    """Two agents on one shared folder: the second waits for the first one's download, and finds it there."""
+    hub.put(REPO, model())
+    with lock_of(root).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await agent.send(1, Pull(source=SOURCE))
+        assert (await saying(agent, "another process fetches")).pulling
+        assert hub.asked == []
+    await whole(agent)  # the file of the lock is still there
+
+
+def test_a_disk_that_fills_up_takes_the_unfinished_files_with_it(tmp_path: Path) -> None:
+    def fill(piece: Piece, grown: Grown) -> None:
+        piece.part.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(piece.part))
+
+    def done(piece: Piece, grown: Grown) -> None:
+        piece.part.write_bytes(b"whole")
+
+    pieces = (Piece("a", 5, tmp_path / "a", done), Piece("b", 8, tmp_path / "b", fill))
+    with pytest.raises(OSError, match="No space left"):
+        bring(Wanted(pieces, lambda: None), lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
