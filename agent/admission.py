@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.containers import ContainerTool
 from agent.launch import unknown_placeholders, why_unnameable
 from agent.ledger import Record
-from agent.local import Executables, Secrets, refuse
+from agent.local import Executables, Secrets, find_tool, refuse
 from agent.weights import finding
 from llmgw.ids import DeviceId
 from llmgw.wire import CommandBatch, Device, DeviceHealth, Inventory, Refusal, RefusalCode, Start
@@ -25,6 +26,8 @@ class View:
     executables: Executables
     secrets: Secrets
     weights_root: Path | None = None
+    containers: ContainerTool | None = None
+    allow_images: tuple[str, ...] = ()
 
 
 def admit(start: Start, view: View) -> Refusal | None:
@@ -137,7 +140,12 @@ def _has_memory(start: Start, view: View) -> Refusal | None:
 
 
 def _may_execute(start: Start, view: View) -> Refusal | None:
-    found = view.executables.find(start.launch.argv[0])
+    spec = start.launch.container
+    found = (
+        view.executables.find(start.launch.argv[0])
+        if spec is None
+        else find_tool(view.containers, spec, view.allow_images)
+    )
     return found if isinstance(found, Refusal) else None
 
 

@@ -21,6 +21,7 @@ from agent.app import build_app
 from agent.auth import TokenSource, token_source
 from agent.ledger import LedgerError
 from agent.node import Node, StateInUse, log
+from agent.ports import overlap_with_clients
 from agent.settings import Settings, SettingsError, is_loopback, read_settings
 from agent.tls import Rotation, server_context
 
@@ -146,6 +147,8 @@ def _say_what_runs(node: Node, listening: socket.socket) -> None:
         log.warning("no --token-file: whoever reaches this loopback address may command this node")
     if settings.tls is None and not is_loopback(settings.listen_host):
         log.warning("no --tls-cert: tokens and what engines print cross the network in clear text")
+    if problem := overlap_with_clients(settings.first_port, settings.last_port):
+        log.warning("engines may find their ports taken", problem=problem)
     if not settings.allow:
         log.warning("no --allow: every executable on this node may be started")
     if not report.inventory.complete:

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from llmgw.fleet_orders import RoutersAdd, RoutersRemove, Takeover
-from llmgw.model_orders import Restart, ScaleModel, Wake
+from llmgw.fleet_orders import PauseFleet, Resume, RoutersAdd, RoutersRemove, Takeover
+from llmgw.model_orders import Promote, Restart, Revert, ScaleModel, Wake
 from llmgw.node_orders import (
     ConfirmLost,
     Cordon,
     DrainNode,
     NodesAdd,
+    NodesConfirm,
     NodesRemove,
     PullWeights,
     RemoveWeights,
@@ -33,6 +34,7 @@ ORDERS: Mapping[str, type[Order]] = {
         DrainNode,
         ConfirmLost,
         PullWeights,
+        NodesConfirm,
         RemoveWeights,
         NodesAdd,
         NodesRemove,
@@ -41,6 +43,10 @@ ORDERS: Mapping[str, type[Order]] = {
         Wake,
         ScaleModel,
         Restart,
+        Promote,
+        Revert,
+        PauseFleet,
+        Resume,
         Takeover,
     )
 }

@@ -6,7 +6,7 @@ A packet that is later than the limit still arrives, after its lane has given it
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmgw import batches, record
@@ -76,7 +76,9 @@ class Lane(ABC):
         if not packet.has_arrived and packet.arrives_s <= now_s:
             packet.has_arrived = True
             packet.arrive()
-        if packet.answered_s <= now_s:
+            if self.target in self.fleet.double:
+                self.late.append(replace(packet, arrives_s=now_s + 2.0))
+        if packet.answered_s <= now_s and self.fleet.paused_s is None:
             self.packet = None
             if not packet.has_arrived:
                 self.late.append(packet)

@@ -55,7 +55,8 @@ OPTIONS = (
     Option("peer_ca", "LLMGW_PEER_CA", "FILE", "authority of agents' and routers' certificates; default: the system's"),
     Option("peer_cert", "LLMGW_PEER_CERT", "FILE", "certificate to show agents and routers, with --peer-key"),
     Option("peer_key", "LLMGW_PEER_KEY", "FILE", "key of that certificate"),
-    Option("metrics_listen", "LLMGW_METRICS_LISTEN", "HOST:PORT", "where Prometheus finds the metrics, or off"),
+    Option("metrics_listen", "LLMGW_METRICS_LISTEN", "HOST:PORT", "where the page and the metrics are, or off"),
+    Option("page_token_file", "LLMGW_PAGE_TOKEN_FILE", "FILE", "tokens to look at the page, one on a line"),
     Option("identity", "LLMGW_IDENTITY", "NAME", "this worker's name in Temporal; default PID@HOST"),
     Option("deployment", "LLMGW_DEPLOYMENT", "NAME", "worker deployment, with --build-id: Temporal routes by version"),
     Option("build_id", "LLMGW_BUILD_ID", "ID", "build id of this worker, with --deployment"),
@@ -130,13 +131,15 @@ def _checked(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (listen := values.get("metrics_listen")) is not None and not _is_listen(listen):
         found.append(("metrics_listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:9464, nor off"))
     found += _peer_problems(values)
-    if (file := values.get("token_file")) is not None:
+    for field in ("token_file", "page_token_file"):
+        if (file := values.get(field)) is None:
+            continue
         try:
             read_bearer(Path(file))
         except OSError as error:
-            found.append(("token_file", f"cannot read {file}: {error.strerror}"))
+            found.append((field, f"cannot read {file}: {error.strerror}"))
         except ValueError as error:
-            found.append(("token_file", str(error)))
+            found.append((field, str(error)))
     return found
 
 
