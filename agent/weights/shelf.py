@@ -82,7 +82,8 @@ class Shelf:
         """What the report tells: pulls first, then what is on the disk."""
         pulls = () if self._pulls is None else self._pulls.rows()
         pulled = {row.source for row in pulls}
-        return (*pulls, *(self._aged(row) for row in self._listed if row.source not in pulled))
+        in_use = self._in_use() if self._listed else set()
+        return (*pulls, *(self._aged(row, in_use) for row in self._listed if row.source not in pulled))
 
     async def look(self) -> None:
         if self.root is None:
@@ -205,8 +206,8 @@ class Shelf:
     def _in_use(self) -> set[str]:
         return {user.launch.weights for user in self._users() if user.launch.weights is not None}
 
-    def _aged(self, row: WeightsReport) -> WeightsReport:
-        idle_s = 0.0 if row.source in self._in_use() else self._kept.idle_s(row.source, self._pulled.get(row.source))
+    def _aged(self, row: WeightsReport, in_use: set[str]) -> WeightsReport:
+        idle_s = 0.0 if row.source in in_use else self._kept.idle_s(row.source, self._pulled.get(row.source))
         return row if idle_s is None else row.model_copy(update={"idle_s": round(idle_s, 1)})
 
     def _tell(self) -> None:
