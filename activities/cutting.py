@@ -1,10 +1,14 @@
 """From what agents and routers say to what a decision can use: no ages, no per-request figures, no echo."""
 
+import re
+
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
 from llmgw.observation import NodeSeen, RouterSeen, SilenceSeen, TroubleSeen
-from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState
+from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState, WeightsReport
 
+MOST_WEIGHTS = 50
+WHOLE_REPOSITORY = re.compile(r"hf://[^/]+/[^/@]+(@.*)?")
 LOG_LINES = 5
 LOG_LINE_CHARS = 200
 MAX_IDLE = 500
@@ -24,10 +28,24 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         owner=report.owner,
         replicas=tuple(_cut_replica(r) for r in report.replicas),
         quarantined=report.quarantined,
-        weights=tuple(w.model_copy(update={"idle_s": None}) for w in report.weights),
+        weights=tuple(_cut_weights(w) for w in report.weights if _is_decided_on(w))[:MOST_WEIGHTS],
         hostname=report.hostname,
         version=report.version,
     )
+
+
+def _is_decided_on(row: WeightsReport) -> bool:
+    """Whole repositories of the hub are fetched by engines themselves: nothing depends on the node having them."""
+    return row.pulling or not WHOLE_REPOSITORY.fullmatch(row.source)
+
+
+def _cut_weights(row: WeightsReport) -> WeightsReport:
+    """Whether it is there, else how far it is in tenths: not every byte is worth an event."""
+    if row.complete:
+        return WeightsReport(source=row.source, path="", bytes=0, complete=True)
+    step = max(1, (row.total_bytes or 0) // 10)
+    known = row.bytes - row.bytes % step if row.total_bytes else 0
+    return row.model_copy(update={"path": "", "idle_s": None, "bytes": known, "reason": cut(row.reason)})
 
 
 def _cut_replica(row: ReplicaReport) -> ReplicaReport:

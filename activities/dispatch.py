@@ -7,8 +7,8 @@ from temporalio import activity
 
 from activities.outward import Callers, RefusedError, in_words
 from llmgw import batches
-from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, TaskResult, cut
-from llmgw.wire import BatchReply, CommandResult, Outcome
+from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall
+from llmgw.wire import BatchReply
 
 
 class Dispatch:
@@ -28,25 +28,4 @@ class Dispatch:
             return DispatchAnswer(outcome=refusal.outcome, held=held, owner=owner, text=str(refusal))
         except (httpx.HTTPError, ValidationError, OSError) as error:
             return DispatchAnswer(outcome=CallOutcome.FAILED, text=in_words(error))
-        return answer_of(call, reply)
-
-
-def answer_of(call: DispatchCall, reply: BatchReply) -> DispatchAnswer:
-    """The answer in short: only refusals and finished tasks enter the history. Results come in command order."""
-    replicas = len(call.stops) + len(call.starts)
-    refused = tuple(
-        _short(result) for result in reply.results[:replicas] if result.outcome is Outcome.REFUSED and result.refusal
-    )
-    tasks = tuple(
-        TaskResult(task=task, result=_short(result))
-        for task, result in zip(call.tasks, reply.results[replicas:], strict=False)
-    )
-    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, tasks=tasks, held=reply.token)
-
-
-MAX_PATHS = 100
-
-
-def _short(result: CommandResult) -> CommandResult:
-    refusal = result.refusal and result.refusal.model_copy(update={"message": cut(result.refusal.message)})
-    return result.model_copy(update={"refusal": refusal, "paths": result.paths[:MAX_PATHS]})
+        return batches.answer_of(call, reply)

@@ -5,11 +5,13 @@ A refusal waits and costs no attempt. Pure over `View` but for looking at execut
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent.containers import ContainerTool
 from agent.launch import unknown_placeholders, why_unnameable
 from agent.ledger import Record
-from agent.local import Executables, Secrets, find_tool, refuse, weights_argument
+from agent.local import Executables, Secrets, find_tool, refuse
+from agent.weights import finding
 from llmgw.ids import DeviceId
 from llmgw.wire import CommandBatch, Device, DeviceHealth, Inventory, Refusal, RefusalCode, Start
 
@@ -23,6 +25,7 @@ class View:
     records: tuple[Record, ...]
     executables: Executables
     secrets: Secrets
+    weights_root: Path | None = None
     containers: ContainerTool | None = None
     allow_images: tuple[str, ...] = ()
 
@@ -151,10 +154,8 @@ def _has_secrets(start: Start, view: View) -> Refusal | None:
     return values if isinstance(values, Refusal) else None
 
 
-def _has_weights(start: Start, view: View) -> Refusal | None:  # noqa: ARG001 - a row of CHECKS
-    if start.launch.weights is None:
-        return None
-    found = weights_argument(start.launch.weights)
+def _has_weights(start: Start, view: View) -> Refusal | None:
+    found = finding.argument(start.launch, view.weights_root)
     return found if isinstance(found, Refusal) else None
 
 

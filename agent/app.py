@@ -5,7 +5,7 @@ It translates; `agent.node` and `agent.commands` decide.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,8 +14,10 @@ from starlette.types import ASGIApp
 
 from agent.auth import BearerDoor, TokenSource
 from agent.commands import BatchRefused, Commands
+from agent.description import describe
 from agent.enginelogs import follow as follow_log
 from agent.enginelogs import read_tail
+from agent.limits import Limits, Rate
 from agent.node import Node
 from agent.reports import as_line
 from llmgw.ids import ReplicaId
@@ -30,8 +32,17 @@ class NdjsonStream(StreamingResponse):
 
 
 def build_app(node: Node, tokens: TokenSource | None) -> ASGIApp:
-    """The agent's ASGI application; `tokens` None: everybody on loopback may speak."""
-    app = FastAPI(title="llmgw agent", version=node.report().version, docs_url=None, redoc_url=None)
+    """The agent's application behind its limits and its door; `tokens` None: whoever reaches it may speak."""
+    settings = node.settings
+    app = build_api(node)
+    inside = app if tokens is None else BearerDoor(app, tokens)
+    return Limits(inside, Rate(settings.requests_per_s), settings.max_body_mib * 1024 * 1024)
+
+
+def build_api(node: Node) -> FastAPI:
+    """The endpoints alone."""
+    app = FastAPI(title="llmgw agent", docs_url=None, redoc_url=None)
+    describe(app)
     commands = Commands(node)
     node.meters.watch(node.report)
     _say_errors(app)
@@ -39,7 +50,7 @@ def build_app(node: Node, tokens: TokenSource | None) -> ASGIApp:
     _serve_commands(app, commands)
     _serve_logs(app, node)
     _serve_health(app, node)
-    return app if tokens is None else BearerDoor(app, tokens)
+    return app
 
 
 def _serve_state(app: FastAPI, node: Node) -> None:
@@ -87,7 +98,7 @@ def _serve_logs(app: FastAPI, node: Node) -> None:
     @app.get(
         "/v1/replicas/{replica}/logs",
         response_class=PlainTextResponse,
-        responses={404: {"model": ErrorReply}},
+        responses={404: {"model": ErrorReply, "description": "nothing of this replica is kept here"}},
         tags=["logs"],
     )
     async def read_logs(
@@ -101,8 +112,9 @@ def _serve_logs(app: FastAPI, node: Node) -> None:
             message = f"no log of replica {replica!r} on node {node.settings.node!r}"
             return _error(404, ErrorReply(code=ErrorCode.INVALID, message=message))
         head, end = await asyncio.to_thread(read_tail, path, lines, max(64 * 1024, lines * _LINE_BYTES))
+        node.secrets.learn()
         if not follow:
-            return PlainTextResponse(head)
+            return PlainTextResponse(node.secrets.redactor.clean_bytes(head))
         return StreamingResponse(_log_stream(node, replica, head, end), media_type="text/plain; charset=utf-8")
 
 
@@ -113,15 +125,26 @@ async def _log_stream(node: Node, replica: str, head: bytes, end: int) -> AsyncI
         known = node.replicas.get(ReplicaId(replica))
         return node.closing or known is None or known.state is EngineState.FAILED
 
-    yield head
     path = node.logs.latest(replica)
-    if path is not None:
-        async for chunk in follow_log(path, end, is_over):
-            yield chunk
+    if path is None:
+        yield node.secrets.redactor.clean_bytes(head)
+        return
+    async for chunk in node.secrets.redactor.clean_stream(_joined(head, follow_log(path, end, is_over))):
+        yield chunk
+
+
+async def _joined(head: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield head
+    async for chunk in rest:
+        yield chunk
 
 
 def _serve_health(app: FastAPI, node: Node) -> None:
-    @app.get("/healthz", response_class=PlainTextResponse, tags=["health"])
+    broken: dict[int | str, dict[str, Any]] = {
+        503: {"description": "the ledger cannot be written", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    }
+
+    @app.get("/healthz", response_class=PlainTextResponse, responses=broken, tags=["health"])
     async def health() -> Response:
         """200 while the agent serves and can write its ledger."""
         problem = node.ledger.problem

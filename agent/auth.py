@@ -23,6 +23,11 @@ def read_tokens(path: Path) -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
+def split_tokens(text: str) -> tuple[str, ...]:
+    """Tokens of a variable: apart by commas, blanks or new lines."""
+    return tuple(text.replace(",", " ").split())
+
+
 def token_source(path: Path) -> TokenSource:
     """The tokens in the file, read again when it changes: a rotation needs no restart.
 
@@ -60,7 +65,8 @@ class BearerDoor:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._may_enter(scope):
             await self._app(scope, receive, send)
             return
-        reply = ErrorReply(code=ErrorCode.UNAUTHORIZED, message="send Authorization: Bearer <a token of --token-file>")
+        text = "send Authorization: Bearer <a token that this service knows>"
+        reply = ErrorReply(code=ErrorCode.UNAUTHORIZED, message=text)
         refusal = Response(
             reply.model_dump_json(exclude_none=True),
             status_code=401,

@@ -4,21 +4,18 @@ Stops are looked at before starts, so a batch may hand a failed replica's device
 nothing. Refusals are results; only a batch that may not be looked at at all raises `BatchRefused`.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import assert_never
 
 from agent.admission import admit, malformed
 from agent.ledger import LedgerError, Record, StopIntent, StopStep
-from agent.local import refuse, weights_argument
+from agent.local import refuse
 from agent.marks import marked_records
 from agent.node import Node
 from agent.ports import NoPort
 from agent.proc import Census, boottime_s
 from agent.replica import Replica
-from agent.weights import remove_weights
 from llmgw.fencing import Fence, compare, owner_of
 from llmgw.ids import ReplicaId
 from llmgw.wire import (
@@ -67,11 +64,10 @@ class Commands:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._turn = asyncio.Lock()
 
     async def execute(self, batch: CommandBatch) -> BatchReply:
         """Accept and return: engines start and stop in the background. Raises BatchRefused."""
-        async with self._turn:
+        async with self._node.turn:
             self._fence(batch)
             census = await self._node.census.take() if self._needs_census(batch) else Census()
             staged = self._stage(batch, census)
@@ -79,7 +75,7 @@ class Commands:
             self._node.note_head()
             for act in staged.acts:
                 act()
-            await self._remove_weights(batch, staged)
+            await self._see_to_weights(batch, staged)
             results = tuple(staged.results[number] for number in range(len(batch.commands)))
             for command, result in zip(batch.commands, results, strict=True):
                 self._node.meters.commands.labels(command.kind, result.outcome).inc()
@@ -87,7 +83,7 @@ class Commands:
 
     async def release(self, order: Release) -> None:
         """Forget the owner; engines stay as they are, shown and never touched by a new owner. Raises BatchRefused."""
-        async with self._turn:
+        async with self._node.turn:
             held = self._node.token
             if held is not None and owner_of(held) != order.owner:
                 raise self._refused(403, ErrorCode.FOREIGN_OWNER, _foreign_text(owner_of(held)))
@@ -161,9 +157,7 @@ class Commands:
                 return self._stop(command, census, staged)
             case Start():
                 return self._start(command, token, census, staged)
-            case Pull():
-                return _refused(command.source, refuse(RefusalCode.UNSUPPORTED, "this agent does not pull weights yet"))
-            case RemoveWeights():
+            case Pull() | RemoveWeights():
                 return None
             case _:
                 assert_never(command)
@@ -255,16 +249,12 @@ class Commands:
                 undo()
             raise self._refused(503, ErrorCode.NOT_READY, f"nothing was done: {error}") from error
 
-    async def _remove_weights(self, batch: CommandBatch, staged: _Staged) -> None:
-        root = self._node.settings.weights_root
+    async def _see_to_weights(self, batch: CommandBatch, staged: _Staged) -> None:
         for number, command in enumerate(batch.commands):
             if isinstance(command, RemoveWeights):
-                staged.results[number] = await asyncio.to_thread(remove_weights, command, root, self._weights_in_use())
-
-    def _weights_in_use(self) -> list[Path]:
-        sources = {replica.record.start.launch.weights for replica in self._node.replicas.values()}
-        found = [weights_argument(source) for source in sources if source is not None and source.startswith("file:")]
-        return [Path(place) for place in found if isinstance(place, str)]
+                staged.results[number] = await self._node.shelf.remove(command)
+            elif isinstance(command, Pull):
+                staged.results[number] = await self._node.shelf.pull(command)
 
 
 def _accepted(subject: str) -> CommandResult:

@@ -39,10 +39,10 @@ class EngineLogs:
         found = [path for path in (self._root / replica).glob("*.log") if path.stem.isdigit()]
         return max(found, key=lambda path: int(path.stem), default=None)
 
-    def tail(self, replica: ReplicaId, attempt: int) -> tuple[str, ...]:
-        """The last lines for a report, cut in number and length."""
+    def tail(self, replica: ReplicaId, attempt: int, clean: Callable[[str], str] = str) -> tuple[str, ...]:
+        """The last lines for a report: each gone through `clean`, then cut in length."""
         lines = last_lines(self._root / replica / f"{attempt}.log", TAIL_LINES)
-        return tuple(line[:TAIL_CHARS] for line in lines)
+        return tuple(clean(line)[:TAIL_CHARS] for line in lines)
 
     def begin_anew(self, replica: ReplicaId, attempt: int) -> None:
         """Set the log of an attempt aside, to `.1`: what follows is a new process's."""
@@ -83,8 +83,11 @@ def read_tail(path: Path, count: int, most_bytes: int) -> tuple[bytes, int]:
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - most_bytes))
+            begin = max(0, end - most_bytes)
+            file.seek(begin)
             lines = file.read(most_bytes).splitlines(keepends=True)
+            if begin and len(lines) > 1:
+                del lines[0]  # a part of a line: half of a secret would not be known for one
     except OSError:
         return b"", 0
     return b"".join(lines[-count:] if count > 0 else []), end

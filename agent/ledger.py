@@ -110,6 +110,9 @@ def write_ledger(path: Path, ledger: Ledger) -> None:
         os.close(folder)
 
 
+SOON_S = 0.05
+
+
 class LedgerFile:
     """The one writer. `snapshot` is called at the moment of writing, so a write holds all that was wanted before."""
 
@@ -118,6 +121,7 @@ class LedgerFile:
         self._snapshot = snapshot
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self.problem = ""
         """Why the last write failed; empty after one that succeeded."""
 
@@ -126,13 +130,24 @@ class LedgerFile:
         await self._want()
 
     def save_soon(self) -> None:
-        """Write the present state without waiting; a failure is kept in `problem` and mended by the next write."""
-        self._want().add_done_callback(lambda done: done.exception())
+        """Write the present state without waiting; a failure is kept in `problem` and mended by the next write.
+
+        A moment later: what changed is told to the plane first, and what changes meanwhile is written along.
+        """
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._write_soon)
 
     async def settle(self) -> None:
-        """Wait until nothing is being written."""
+        """Write what is still to be written, and wait until nothing is being written."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._write_soon()
         if self._writer is not None:
             await asyncio.wait([self._writer])
+
+    def _write_soon(self) -> None:
+        self._soon = None
+        self._want().add_done_callback(lambda done: done.exception())
 
     def _want(self) -> asyncio.Future[None]:
         future = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""What only the node knows: where an executable is, what a secret's value is, where weights lie.
+"""What only the node knows: where an executable is, and what a secret's value is.
 
 Each answer is the thing or a `Refusal` that says what to do. Values of secrets leave this module only into the
 environment of an engine.
@@ -8,15 +8,17 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from agent.containers import ContainerTool
 from agent.launch import PYTHON
+from agent.redaction import Redactor
 from llmgw.wire import MAX_ERROR_CHARS, ContainerSpec, Refusal, RefusalCode
 
+_VARIABLE = "LLMGW_SECRET_"
 _SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -65,6 +67,23 @@ class Secrets:
 
     folder: Path | None
     environ: Mapping[str, str]
+    redactor: Redactor = field(default_factory=Redactor, compare=False)
+
+    def clean(self, text: str) -> str:
+        """`text` without the value of any secret of this node, present or past."""
+        self.learn()
+        return self.redactor.clean(text)
+
+    def learn(self) -> None:
+        """Take in the values that are there now."""
+        found: list[str] = []
+        if self.folder is None:
+            found = [value for name, value in self.environ.items() if name.startswith(_VARIABLE)]
+        else:
+            with suppress(OSError):
+                names = [path.name for path in self.folder.iterdir() if path.is_file()]
+                found = [value for name in names if (value := self._value(name)) is not None]
+        self.redactor.learn(found)
 
     def resolve(self, wanted: Mapping[str, str]) -> dict[str, str] | Refusal:
         """Variable -> value for `wanted` (variable -> secret name); a refusal names all that are missing."""
@@ -81,21 +100,8 @@ class Secrets:
         if _SECRET_NAME.fullmatch(name) is None:
             return None
         if self.folder is None:
-            return self.environ.get("LLMGW_SECRET_" + re.sub(r"[.-]", "_", name).upper())
+            return self.environ.get(_VARIABLE + re.sub(r"[.-]", "_", name).upper())
         try:
             return (self.folder / name).read_text().rstrip("\n")
         except (OSError, UnicodeDecodeError):
             return None
-
-
-def weights_argument(source: str) -> str | Refusal:
-    """What `${llmgw:weights}` becomes: a file's path, or the repository's name for engines that fetch it themselves."""
-    parts = urlsplit(source)
-    if parts.scheme == "file":
-        path = unquote(parts.path)
-        if not Path(path).exists():
-            return refuse(RefusalCode.NOT_FOUND, f"weights {source} are not on this node")
-        return path
-    if parts.scheme == "hf":
-        return source.removeprefix("hf://").partition("@")[0]
-    return refuse(RefusalCode.UNSUPPORTED, f"weights {source}: this agent takes file:// and hf:// sources")

@@ -18,11 +18,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from agent.app import build_app
-from agent.auth import token_source
+from agent.auth import TokenSource, token_source
 from agent.ledger import LedgerError
 from agent.node import Node, StateInUse, log
 from agent.ports import overlap_with_clients
-from agent.settings import Settings, SettingsError, read_settings
+from agent.settings import Settings, SettingsError, is_loopback, read_settings
+from agent.tls import Rotation, server_context
 
 GRACE_S = 3
 """How long open requests may take when the agent ends."""
@@ -51,7 +52,7 @@ async def serve(settings: Settings) -> None:
     node = Node(settings, os.environ)
     try:
         await node.open()
-        tokens = token_source(settings.token_file) if settings.token_file else None
+        tokens = tokens_of(settings)
         server = AgentServer(node, build_app(node, tokens))
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
@@ -61,6 +62,13 @@ async def serve(settings: Settings) -> None:
     finally:
         await node.close()
         listening.close()
+
+
+def tokens_of(settings: Settings) -> TokenSource | None:
+    """Those of the file, else those of the environment; None when there are none: then the network is the guard."""
+    if settings.token_file is not None:
+        return token_source(settings.token_file)
+    return (lambda: settings.tokens) if settings.tokens else None
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -90,6 +98,10 @@ class AgentServer(uvicorn.Server):
             )
         )
         self._node = node
+        if (tls := node.settings.tls) is not None:
+            self.config.load()
+            self.config.ssl = server_context(tls)
+            node.watch_certificate(Rotation(tls, self.config.ssl))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -131,8 +143,10 @@ def _say_what_runs(node: Node, listening: socket.socket) -> None:
         replicas=len(report.replicas),
         pid=os.getpid(),
     )
-    if settings.token_file is None:
+    if tokens_of(settings) is None and (settings.tls is None or settings.tls.client_ca is None):
         log.warning("no --token-file: whoever reaches this loopback address may command this node")
+    if settings.tls is None and not is_loopback(settings.listen_host):
+        log.warning("no --tls-cert: tokens and what engines print cross the network in clear text")
     if problem := overlap_with_clients(settings.first_port, settings.last_port):
         log.warning("engines may find their ports taken", problem=problem)
     if not settings.allow:

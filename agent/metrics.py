@@ -58,6 +58,13 @@ class _NodeGauges(Collector):
             devices.add_metric([health], count)
         yield replicas
         yield devices
+        on_disk = [row for row in report.weights if not row.pulling]
+        yield GaugeMetricFamily("llmgw_agent_pulls", "Pulls under way", value=len(report.weights) - len(on_disk))
+        yield GaugeMetricFamily(
+            "llmgw_agent_weights_incomplete",
+            "Weights on the disk that cannot be loaded",
+            value=sum(not row.complete for row in on_disk),
+        )
         yield GaugeMetricFamily("llmgw_agent_revision", "Revision of the report", value=report.revision)
         yield GaugeMetricFamily(
             "llmgw_agent_inventory_complete", "1 when the device tools answer", value=float(report.inventory.complete)

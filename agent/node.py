@@ -34,6 +34,8 @@ from agent.recovery import recover
 from agent.replica import Replica, Surroundings
 from agent.reports import Revisions
 from agent.settings import Settings
+from agent.tls import Rotation
+from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
 from llmgw.wire import DiskReport, NodeReport, Token
@@ -70,16 +72,29 @@ class Node:
         self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
         self.revisions = Revisions()
         self.meters = Meters()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
-        self._secrets = Secrets(settings.secrets_dir, self._environ)
+        self.secrets = Secrets(settings.secrets_dir, self._environ)
+        self.turn = asyncio.Lock()
+        """Held by whoever accepts commands or removes weights."""
+        self.shelf = Shelf(
+            settings.weights_root,
+            settings.state_dir,
+            self.secrets,
+            self._environ,
+            self._make_task,
+            users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
+            changed=self.revisions.note_weights,
+            turn=self.turn,
+            limit_percent=settings.weights_limit_percent,
+        )
         self.containers = container_tool(settings.container_tool, self.home, self._environ)
         self._source: DeviceSource = device_source(
             settings.devices, self.machine_id, settings.node, settings.device_memory
         )
         self._devices = Known()
         self._disk: DiskReport | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._lock: IO[str] | None = None
         self._hostname = socket.gethostname()
         self._version = _version()
@@ -112,6 +127,7 @@ class Node:
         for replica in tuple(self.replicas.values()):
             replica.resume()
             self.changed(replica)
+        await self.shelf.open()
         await self._first_look()
         self.note_head()
         self._make_task(self._keep_house(), "housekeeping")
@@ -132,6 +148,10 @@ class Node:
         if self._lock is not None:
             self._lock.close()
 
+    def watch_certificate(self, rotation: Rotation) -> None:
+        """Take a certificate that was replaced on the disk into force, within seconds."""
+        self._make_task(self._keep_certificate(rotation), "certificate")
+
     # --- what commands use -----------------------------------------------------------------------------------------
 
     def new_replica(self, record: Record) -> Replica:
@@ -143,7 +163,8 @@ class Node:
             quarantined=self.quarantined(),
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
-            secrets=self._secrets,
+            secrets=self.secrets,
+            weights_root=self.settings.weights_root,
             containers=self.containers,
             allow_images=self.settings.allow_images,
         )
@@ -224,6 +245,7 @@ class Node:
                 self.replicas[replica].report() for replica in self.revisions.known() if replica in self.replicas
             ),
             quarantined=quarantined,
+            weights=self.shelf.rows(),
             disk=self._disk,
             hostname=self._hostname,
             version=self._version,
@@ -256,7 +278,7 @@ class Node:
             settings=self.settings,
             environ=self._environ,
             executables=self._executables,
-            secrets=self._secrets,
+            secrets=self.secrets,
             containers=self.containers,
             ports=self.ports,
             logs=self.logs,
@@ -320,6 +342,15 @@ class Node:
             await asyncio.to_thread(self._tidy, live)
             self._disk = await asyncio.to_thread(_disk_of, self.settings.weights_root or self.settings.state_dir)
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _keep_certificate(self, rotation: Rotation) -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            problem = await asyncio.to_thread(rotation.check)
+            if problem and problem != told:
+                log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
+            told = problem
 
     def _tidy(self, live: list[tuple[ReplicaId, int]]) -> None:
         for replica, attempt in live:

@@ -20,7 +20,7 @@ from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
-from agent.local import Executables, Secrets, find_tool, weights_argument
+from agent.local import Executables, Secrets, find_tool
 from agent.marks import mark_environment, processes_of
 from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort, Ports
@@ -38,6 +38,7 @@ from agent.readiness import (
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
 from agent.vitals import Vitals
+from agent.weights import finding
 from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
 
 AWAY = "the engine ended while the agent was away"
@@ -105,6 +106,7 @@ class Replica:
         self._ends_by_force = False
         self._engine: engines.Engine | None = None
         self._since_s = _now_s()
+        self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
         self._log = around.logs.path(record.replica, record.start.attempt)
         self._vitals = Vitals(record.start.launch, self._log, _now_s)
@@ -155,6 +157,15 @@ class Replica:
         self.record = self.record.model_copy(update=changes)
 
     def report(self) -> ReplicaReport:
+        """Its row. What lasts is made once per change: reports of hundreds of replicas leave at every change of one."""
+        seen = (self.record, self.state, self.reason, self.stuck)
+        if self._told is None or self._told[0] is not self.record or self._told[1:4] != seen[1:]:
+            self._told = (*seen, self._row())
+        now_s = _now_s()
+        usage = self._vitals.usage if self.state is EngineState.READY else None
+        return self._told[4].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
+
+    def _row(self) -> ReplicaReport:
         record = self.record
         failure = record.failure
         return ReplicaReport(
@@ -173,8 +184,6 @@ class Replica:
             exit_code=failure.exit_code if failure else None,
             reason=(self.stuck or self.reason)[:300],
             log_tail=failure.log_tail if failure else (),
-            state_age_s=round(_now_s() - self._since_s, 3),
-            usage=self._vitals.usage if self.state is EngineState.READY else None,
         )
 
     # --- its life --------------------------------------------------------------------------------------------------
@@ -252,7 +261,7 @@ class Replica:
             return None
         executable = self._around.program(start.launch)
         secrets = self._around.secrets.resolve(start.launch.secret_env)
-        weights = weights_argument(start.launch.weights) if start.launch.weights else ""
+        weights = finding.argument(start.launch, self._around.settings.weights_root)
         for found in (executable, secrets, weights):
             if isinstance(found, Refusal):
                 self._fail(found.message)
@@ -275,7 +284,10 @@ class Replica:
     def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
         record, around = self.record, self._around
         contained = self._container
-        inherited = around.environ if contained is None else {}
+        inherited = {
+            **(around.environ if contained is None else {}),
+            **finding.hub_environment(around.settings.weights_root, record.start.launch.env),
+        }
         place = Place(
             host=around.settings.engine_host,
             port=record.port,
@@ -365,7 +377,8 @@ class Replica:
         self._fail(reason, self._engine.exit_code if self._engine else None)
 
     def _fail(self, reason: str, exit_code: int | None = None) -> None:
-        tail = self._without_secrets(self._around.logs.tail(self.record.replica, self.record.start.attempt))
+        clean = self._around.secrets.clean
+        reason, tail = clean(reason), self._around.logs.tail(self.record.replica, self.record.start.attempt, clean)
         self.stuck = ""
         self.update(failure=Failure(reason=reason[:300], exit_code=exit_code, log_tail=tail))
         self._around.ledger.save_soon()
@@ -463,14 +476,6 @@ class Replica:
         if self._vitals.wants_io(self._age_s()):
             self._vitals.take_io(process.pid for process in await self._survivors())
         return self._vitals.start_left_s(self._age_s())
-
-    def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        values = self._around.secrets.resolve(self.record.start.launch.secret_env)
-        if isinstance(values, Refusal):
-            return lines
-        for value in values.values():
-            lines = tuple(line.replace(value, "***") if value else line for line in lines)
-        return lines
 
 
 def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:

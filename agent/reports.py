@@ -8,7 +8,7 @@ import asyncio
 import secrets
 
 from llmgw.ids import DeviceId, ReplicaId
-from llmgw.wire import Inventory, NodeReport, ReplicaReport, Token
+from llmgw.wire import Inventory, NodeReport, ReplicaReport, Token, WeightsReport
 
 
 class Revisions:
@@ -22,6 +22,7 @@ class Revisions:
         self._changed = asyncio.Event()
         self._rows: dict[ReplicaId, ReplicaReport] = {}
         self._head: tuple[Inventory, Token | None, dict[DeviceId, str]] | None = None
+        self._weights: tuple[WeightsReport, ...] = ()
 
     def note_replica(self, row: ReplicaReport) -> None:
         lasting = row.model_copy(update={"state_age_s": 0.0, "usage": None})
@@ -37,6 +38,12 @@ class Revisions:
         head = (inventory, token, quarantined)
         if head != self._head:
             self._head = head
+            self._raise()
+
+    def note_weights(self, rows: tuple[WeightsReport, ...]) -> None:
+        lasting = tuple(_coarse(row) for row in rows)
+        if lasting != self._weights:
+            self._weights = lasting
             self._raise()
 
     def known(self) -> tuple[ReplicaId, ...]:
@@ -62,6 +69,13 @@ class Revisions:
     def _raise(self) -> None:
         self.number += 1
         self.wake_all()
+
+
+def _coarse(row: WeightsReport) -> WeightsReport:
+    """A pull's bytes make a revision with every hundredth of the way."""
+    step = max(1, (row.total_bytes or 2**30) // 100)
+    done = row.bytes - row.bytes % step if row.pulling else row.bytes
+    return row.model_copy(update={"bytes": done, "idle_s": None})
 
 
 def as_line(report: NodeReport) -> bytes:

@@ -7,17 +7,22 @@ import argparse
 import ipaddress
 import os
 import shutil
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from agent.auth import read_tokens
+from agent.auth import read_tokens, split_tokens
 from agent.declared import Declared, parse_devices, parse_sizes
+from agent.tls import Tls, server_context
 from llmgw.ids import NodeId
+
+TOKENS_VARIABLE = "LLMGW_TOKENS"
+"""Bearer tokens, where no file gives them; never a flag, which every process of the machine could read."""
 
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
 
@@ -52,6 +57,14 @@ class Settings(BaseModel):
     weights_root: Path | None
     machine_id: str | None
     log_limit_mib: int
+    tokens: tuple[str, ...] = Field(default=(), repr=False)
+    """Bearer tokens from the environment; a token file wins."""
+    tls: Tls | None = None
+    max_body_mib: int = 8
+    weights_limit_percent: int | None = None
+    """Above this use of the root's disk, weights that pulls brought go by last use."""
+    requests_per_s: int = 100
+    """Of one address."""
 
     @property
     def reach_host(self) -> str:
@@ -126,6 +139,15 @@ def _token_file(text: str) -> Path:
     return path
 
 
+def _file(text: str) -> Path:
+    path = Path(text)
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read {text}: {error.strerror}") from error
+    return path.resolve()
+
+
 def _folder(text: str) -> Path:
     path = Path(text)
     if not path.is_dir():
@@ -147,6 +169,12 @@ def _state_dir(text: str) -> Path:
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _percent(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 99:
+        raise ValueError(f"{text!r} is not a whole number from 1 to 99")
     return int(text)
 
 
@@ -246,7 +274,12 @@ OPTIONS = (
         "a file per secret; default: variables LLMGW_SECRET_<NAME>",
     ),
     Option(
-        "--weights-root", "LLMGW_AGENT_WEIGHTS_ROOT", _folder, None, "DIR", "weights that may be removed on request"
+        "--weights-root",
+        "LLMGW_AGENT_WEIGHTS_ROOT",
+        _folder,
+        None,
+        "DIR",
+        "a Hugging Face cache: weights are reported, pulled and removed below it, and nowhere else",
     ),
     Option(
         "--machine-id",
@@ -255,6 +288,33 @@ OPTIONS = (
         None,
         "ID",
         "instead of the machine's own id (several agents on one machine)",
+    ),
+    Option("--tls-cert", "LLMGW_AGENT_TLS_CERT", _file, None, "FILE", "serve HTTPS with this certificate chain (PEM)"),
+    Option("--tls-key", "LLMGW_AGENT_TLS_KEY", _file, None, "FILE", "its key"),
+    Option(
+        "--tls-client-ca",
+        "LLMGW_AGENT_TLS_CLIENT_CA",
+        _file,
+        None,
+        "FILE",
+        "take only clients with a certificate of this authority",
+    ),
+    Option(
+        "--weights-limit-percent",
+        "LLMGW_AGENT_WEIGHTS_LIMIT_PERCENT",
+        _percent,
+        None,
+        "PERCENT",
+        "while the disk of --weights-root is fuller, pulled weights that nobody used for longest go; default: never",
+    ),
+    Option("--max-body-mib", "LLMGW_AGENT_MAX_BODY_MIB", _count, "8", "MIB", "largest request body"),
+    Option(
+        "--requests-per-s",
+        "LLMGW_AGENT_REQUESTS_PER_S",
+        _count,
+        "100",
+        "COUNT",
+        "requests that one address may make a second; twice as many at once",
     ),
     Option("--log-limit-mib", "LLMGW_AGENT_LOG_LIMIT_MIB", _count, "16", "MIB", "an engine's log is halved beyond it"),
 )
@@ -272,6 +332,7 @@ def read_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         except ValueError as error:
             problems.append(f"{source}: {error}")
             values[option.field] = None
+    values["tokens"] = split_tokens(environ.get(TOKENS_VARIABLE, ""))
     problems += _together(values, {problem.split(":")[0] for problem in problems})
     if problems:
         raise SettingsError(problems)
@@ -310,15 +371,38 @@ def _together(values: Mapping[str, Any], told: set[str]) -> list[str]:
         )
         if values[flag.removeprefix("--").replace("-", "_")] is None and not _was_told(flag, told)
     ]
+    problems += _tls_problems(values, told)
+    if values["weights_limit_percent"] is not None and values["weights_root"] is None:
+        problems.append("--weights-root: missing; --weights-limit-percent is about the disk it lies on")
     listen = values["listen"]
-    if listen and values["token_file"] is None and not _was_told("--token-file", told) and not is_loopback(listen[0]):
-        problems.append(f"--token-file: missing; without tokens the agent listens on loopback only, not on {listen[0]}")
+    guarded = values["token_file"] or values["tokens"] or values["tls_client_ca"]
+    if listen and not guarded and not _was_told("--token-file", told) and not is_loopback(listen[0]):
+        problems.append(
+            f"--token-file: missing; without tokens (or --tls-client-ca) the agent listens on loopback only, "
+            f"not on {listen[0]}"
+        )
     if values["engine_host"] in _WILDCARDS and values["url"] is None and listen and listen[0] in _WILDCARDS:
         problems.append("--url: missing; engines that bind every address need a name that routers reach them by")
     ports = values["port_range"]
     if listen and ports and ports[0] <= listen[1] <= ports[1]:
         problems.append(f"--port-range: {ports[0]}-{ports[1]} holds the agent's own port {listen[1]}; move one of them")
     return problems
+
+
+def _tls_problems(values: Mapping[str, Any], told: set[str]) -> list[str]:
+    cert, key, client_ca = (values[name] for name in ("tls_cert", "tls_key", "tls_client_ca"))
+    flags = {"--tls-cert": cert, "--tls-key": key}
+    if any((cert, key, client_ca)):
+        missing = [flag for flag, value in flags.items() if value is None and not _was_told(flag, told)]
+        if missing:
+            return [f"{flag}: missing; HTTPS takes a certificate and its key" for flag in missing]
+    if cert is None or key is None:
+        return []
+    try:
+        server_context(Tls(cert, key, client_ca))
+    except (OSError, ssl.SSLError) as error:
+        return [f"--tls-cert: {cert}, {key} and {client_ca or 'no authority'} do not go together: {error}"]
+    return []
 
 
 def _was_told(flag: str, told: set[str]) -> bool:
@@ -337,11 +421,12 @@ def is_loopback(host: str) -> bool:
 
 def _assemble(values: Mapping[str, Any]) -> Settings:
     host, port = values["listen"]
+    tls = Tls(values["tls_cert"], values["tls_key"], values["tls_client_ca"]) if values["tls_cert"] else None
     return Settings(
         node=NodeId(values["node_id"]),
         listen_host=host,
         listen_port=port,
-        url=values["url"] or f"http://{host}:{port}",
+        url=values["url"] or f"{'https' if tls else 'http'}://{host}:{port}",
         state_dir=values["state_dir"],
         token_file=values["token_file"],
         devices=values["devices"],
@@ -356,4 +441,9 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         weights_root=values["weights_root"],
         machine_id=values["machine_id"],
         log_limit_mib=values["log_limit_mib"],
+        tokens=values["tokens"],
+        tls=tls,
+        max_body_mib=values["max_body_mib"],
+        requests_per_s=values["requests_per_s"],
+        weights_limit_percent=values["weights_limit_percent"],
     )

@@ -61,6 +61,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "routers-add": Shape(("url",)),
     "scale": Shape(("model", "replicas"), also={"for_s": "--until"}),
+    "pull": Shape(note="The node fetches in the background; its answer in `llmgw status` says that it has begun."),
     "remove-weights": Shape(note="The node answers for each path; `llmgw status` shows what it answered."),
 }
 

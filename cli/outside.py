@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a quick `llmgw --help` imports neither Temporal's SDK nor an HTTP client
+    import ssl
+
     import httpx
 
     from workflows.client import Fleet
@@ -54,10 +56,31 @@ async def connected(target: Target) -> "Fleet":
 
 
 def agent_client(headers: dict[str, str]) -> "httpx.Client":
-    """A client for agents. They are spoken to directly, never through a proxy of the environment."""
+    """A client for agents. They are spoken to directly, never through a proxy of the environment.
+
+    Over HTTPS it trusts and shows what the variables LLMGW_PEER_CA, _CERT and _KEY name, as a worker does.
+    `CommandError` when they cannot be used.
+    """
     import httpx  # late: 0.1 s
 
-    return httpx.Client(headers=headers, timeout=10.0, trust_env=False)
+    return httpx.Client(headers=headers, timeout=10.0, trust_env=False, verify=_peer_context() or True)
+
+
+def _peer_context() -> "ssl.SSLContext | None":
+    import ssl  # late, as above
+
+    from cli.failures import USAGE, CommandError  # it imports this module
+
+    ca, cert, key = (os.environ.get(f"LLMGW_PEER_{name}") for name in ("CA", "CERT", "KEY"))
+    if not (ca or cert or key):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert:
+            context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise CommandError(USAGE, f"LLMGW_PEER_CA, _CERT, _KEY cannot be used: {error}") from error
+    return context
 
 
 def replace_process(argv: Sequence[str]) -> None:

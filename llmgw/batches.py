@@ -6,15 +6,41 @@ Never decides: which commands are outstanding and which routers are behind is th
 from collections.abc import Sequence
 
 from llmgw import members, table_log
-from llmgw.calls import Delta, DispatchCall, PublishCall, StartOrder
+from llmgw.calls import (
+    CallOutcome,
+    Delta,
+    DispatchAnswer,
+    DispatchCall,
+    PublishCall,
+    PullOrder,
+    StartOrder,
+    TaskResult,
+    cut,
+)
 from llmgw.ids import NodeId, ReplicaId, RouterId
+from llmgw.rendering import weights_of
 from llmgw.table import TableChange
 from llmgw.table_log import Step
-from llmgw.wire import Command, CommandBatch, RemoveWeights, Start, Stop, Token
-from llmgw.world import Assignment, Outgoing, OutgoingKind, World
+from llmgw.weights import pull_secret
+from llmgw.wire import (
+    BatchReply,
+    Command,
+    CommandBatch,
+    CommandResult,
+    Outcome,
+    Pull,
+    RemoveWeights,
+    Start,
+    Stop,
+    Token,
+)
+from llmgw.world import Assignment, NodeTask, Outgoing, OutgoingKind, World
 
 MAX_STARTS = 32
 """Starts in one batch; the rest follow in the next (an activity's input stays under 64 KB)."""
+
+MAX_PATHS = 100
+"""Outcomes of paths that are kept of one answer."""
 
 MAX_DELTA_ITEMS = 150
 """A larger difference is not carried in a history: the router gets the whole table, read by query."""
@@ -41,8 +67,10 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         for item in _of(outgoing, OutgoingKind.STOP, OutgoingKind.FORCE_STOP)
     )
     wanted = {item.subject for item in _of(outgoing, OutgoingKind.TASK)}
-    tasks = {task.id: task.command for task in world.wishes.tasks if task.id in wanted}
-    if not (orders or stops or tasks):
+    tasks = {task.id: _task(world, task) for task in world.wishes.tasks if task.id in wanted}
+    pulls = tuple(_pull(world, item) for item in _of(outgoing, OutgoingKind.PULL))[:MAX_STARTS]
+    waited = tuple(order for order in pulls if order is not None)
+    if not (orders or stops or tasks or waited):
         return None
     return DispatchCall(
         node=node,
@@ -52,6 +80,7 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         starts=orders,
         stops=stops,
         tasks=tasks,
+        pulls=waited,
         released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
     )
 
@@ -71,8 +100,32 @@ def command_batch(call: DispatchCall) -> CommandBatch:
         for order in call.starts
     ]
     # Stops go first: what they free may be what a start of the same batch takes.
-    commands = (*call.stops, *starts, *call.tasks.values())
+    commands = (*call.stops, *starts, *call.tasks.values(), *(order.pull for order in call.pulls))
     return CommandBatch(token=call.token, node=call.node, commands=commands, released_ports=call.released_ports)
+
+
+def answer_of(call: DispatchCall, reply: BatchReply) -> DispatchAnswer:
+    """The answer in short: only refusals and finished tasks enter the history. Results come in command order."""
+    replicas = len(call.stops) + len(call.starts)
+    refused = tuple(
+        _short(result) for result in reply.results[:replicas] if result.outcome is Outcome.REFUSED and result.refusal
+    )
+    waiting = zip(call.waiting(), reply.results[replicas + len(call.tasks) :], strict=False)
+    refused += tuple(
+        _short(result).model_copy(update={"subject": replica})
+        for replica, result in waiting
+        if result.outcome is Outcome.REFUSED and result.refusal
+    )
+    tasks = tuple(
+        TaskResult(task=task, result=_short(result))
+        for task, result in zip(call.tasks, reply.results[replicas:], strict=False)
+    )
+    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, tasks=tasks, held=reply.token)
+
+
+def _short(result: CommandResult) -> CommandResult:
+    refusal = result.refusal and result.refusal.model_copy(update={"message": cut(result.refusal.message)})
+    return result.model_copy(update={"refusal": refusal, "paths": result.paths[:MAX_PATHS]})
 
 
 def _of(outgoing: Sequence[Outgoing], *kinds: OutgoingKind) -> list[Outgoing]:
@@ -92,6 +145,39 @@ def _start(world: World, item: Outgoing) -> StartOrder | None:
         claims=assignment.claims,
         host_memory_mib=assignment.host_memory_mib,
     )
+
+
+def _pull(world: World, item: Outgoing) -> PullOrder | None:
+    """What a replica's weights come from, with the secret that its engine would use."""
+    assignment = world.assignments.get(ReplicaId(item.subject))
+    spec = None if assignment is None else world.specs.get(assignment.spec)
+    if assignment is None or spec is None or spec.weights is None:
+        return None
+    return PullOrder(replica=assignment.replica, pull=Pull(source=spec.weights, secret=pull_secret(spec)))
+
+
+def _task(world: World, task: NodeTask) -> RemoveWeights | Pull:
+    """A task's command as it is sent: a removal names what must stay at this moment."""
+    if not isinstance(task.command, RemoveWeights):
+        return task.command
+    return task.command.model_copy(update={"keep": kept_weights(world, task.node)})
+
+
+def kept_weights(world: World, node: NodeId) -> dict[str, str]:
+    """Sources of weights that may not be removed on a node -> who needs them: a model that may run there, whether it
+    does or not, or a replica that is, or is about to be, there."""
+    models, member = world.catalog.models if world.catalog is not None else (), members.node(world, node)
+    keep = {
+        source: f"model {model.name}"
+        for model in models
+        for profile in model.profiles
+        if member is not None and profile.pool == member.pool and (source := weights_of(model, profile)) is not None
+    }
+    for assignment in world.assignments.values():
+        spec = world.specs.get(assignment.spec)
+        if assignment.node == node and spec is not None and spec.weights is not None:
+            keep[spec.weights] = f"replica {assignment.replica}"
+    return dict(sorted(keep.items()))
 
 
 def _stop_reason(world: World, replica: ReplicaId) -> str:
@@ -115,6 +201,7 @@ def summary_of(world: World, call: DispatchCall) -> str:
         "remove weights" if isinstance(command, RemoveWeights) else f"pull {command.source}"
         for command in call.tasks.values()
     ]
+    said += sorted({f"pull {order.pull.source}" for order in call.pulls})
     return _line(f"{call.node}: ", said)
 
 

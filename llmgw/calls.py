@@ -52,6 +52,13 @@ class StartOrder(_Value):
     host_memory_mib: int = 0
 
 
+class PullOrder(_Value):
+    """A Pull that `replica` waits for: a refusal of it is one of that replica."""
+
+    replica: ReplicaId
+    pull: Pull
+
+
 class DispatchCall(_Value):
     """One node's whole list of outstanding commands."""
 
@@ -63,6 +70,11 @@ class DispatchCall(_Value):
     stops: tuple[Stop, ...] = ()
     tasks: dict[str, RemoveWeights | Pull] = {}
     released_ports: tuple[int, ...] = ()
+    pulls: tuple[PullOrder, ...] = ()
+
+    def waiting(self) -> tuple[ReplicaId, ...]:
+        """The replicas that its pulls are for."""
+        return tuple(order.replica for order in self.pulls)
 
     def subjects(self) -> tuple[ReplicaId, ...]:
         """The replicas this batch names."""

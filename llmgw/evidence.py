@@ -81,7 +81,8 @@ def never_begun(draft: Draft, assignment: Assignment) -> bool:
     if draft.hold or call is None or call.asked_s is not None:
         return True
     outgoing = draft.world.outbox.get(assignment.node, ())
-    return assignment.replica in draft.world.refused or Outgoing(OutgoingKind.START, assignment.replica) in outgoing
+    told = {Outgoing(kind, assignment.replica) for kind in (OutgoingKind.START, OutgoingKind.PULL)}
+    return assignment.replica in draft.world.refused or not told.isdisjoint(outgoing)
 
 
 def is_proof(draft: Draft, assignment: Assignment, view: NodeView) -> bool:

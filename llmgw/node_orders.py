@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
-from pydantic import Field, StrictBool, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
 from llmgw import members, wire
 from llmgw.canonical import digest
@@ -14,6 +14,7 @@ from llmgw.ids import NodeId, PoolName
 from llmgw.nodes import NodeState, survey
 from llmgw.order import Identifier, Name, Order, Path, Problems, kept, same_end, with_item, without
 from llmgw.sentences import unknown
+from llmgw.weights import HOW, unusable_source
 from llmgw.world import Drain, NodeTask, SilenceLevel, Wishes, World
 
 MAX_PATHS = 100
@@ -31,6 +32,32 @@ class _NodeOrder(Order, ABC):
     def check(self, world: World) -> Problems:
         known = members.nodes(world)
         return () if self.id in known else (unknown("node", self.node, known),)
+
+
+def _is_asked(world: World, node: NodeId, command: wire.RemoveWeights | wire.Pull) -> bool:
+    return any(task.node == node and task.command == command for task in world.wishes.tasks)
+
+
+def _too_many_tasks(world: World, node: NodeId, command: wire.RemoveWeights | wire.Pull) -> Problems:
+    outstanding = sum(1 for task in world.wishes.tasks if task.node == node)
+    if outstanding < MAX_TASKS_PER_NODE or _is_asked(world, node, command):
+        return ()
+    return (f"node {node} has {outstanding} such orders outstanding: wait until it has answered some",)
+
+
+def _with_task(world: World, name: str, node: NodeId, command: wire.RemoveWeights | wire.Pull, now_s: float) -> Wishes:
+    """The wishes with a task for the node, unless it is already asked of it."""
+    if _is_asked(world, node, command):
+        return world.wishes
+    number = digest([node, command.model_dump(mode="json"), now_s], size=6)
+    task = NodeTask(f"{name}-{number}", node, command, now_s)
+    return replace(world.wishes, tasks=(*world.wishes.tasks, task))
+
+
+def _usable(source: str) -> str:
+    if (reason := unusable_source(source)) is not None:
+        raise ValueError(f"cannot be a source of weights: {reason}; {HOW}")
+    return source
 
 
 class Cordon(_NodeOrder):
@@ -113,33 +140,42 @@ class NodesConfirm(_NodeOrder):
 
 class RemoveWeights(_NodeOrder):
     name = "remove-weights"
-    description = "Delete cached weight files below a node's weights root; files in use are refused by the node"
+    description = "Delete cached weight files below a node's weights root; what a replica or model needs is refused"
     example: ClassVar[Mapping[str, object]] = {"node": "gpu-07", "paths": ["org/old-model"], "dry_run": True}
 
     paths: Annotated[tuple[Path, ...], Field(min_length=1, max_length=MAX_PATHS)]
-    """Files or folders, relative to the weights root."""
+    """Files or folders, relative to the weights root, or sources as the node reports them."""
     dry_run: StrictBool = False
     """Only say what would be removed."""
 
     def check(self, world: World) -> Problems:
-        outstanding = sum(1 for task in world.wishes.tasks if task.node == self.id)
-        full = outstanding >= MAX_TASKS_PER_NODE and not self._is_asked(world)
-        text = f"node {self.node} has {outstanding} such orders outstanding: wait until it has answered some"
-        return (*super().check(world), *((text,) if full else ()))
+        return (*super().check(world), *_too_many_tasks(world, self.id, self._command()))
 
     def wish(self, world: World, now_s: float) -> Wishes:
-        if self._is_asked(world):
-            return world.wishes
-        number = digest([self.node, *self.paths, self.dry_run, now_s], size=6)
-        task = NodeTask(f"{self.name}-{number}", self.id, self._command(), now_s)
-        return replace(world.wishes, tasks=(*world.wishes.tasks, task))
+        return _with_task(world, self.name, self.id, self._command(), now_s)
 
     def _command(self) -> wire.RemoveWeights:
         return wire.RemoveWeights(paths=self.paths, dry_run=self.dry_run)
 
-    def _is_asked(self, world: World) -> bool:
-        wanted = self._command()
-        return any(task.node == self.id and task.command == wanted for task in world.wishes.tasks)
+
+class PullWeights(_NodeOrder):
+    name = "pull"
+    description = "Fetch weights into a node's weights root ahead of time; the node's report tells how it goes"
+    example: ClassVar[Mapping[str, object]] = {"node": "gpu-07", "source": "hf://org/model"}
+
+    source: Annotated[Path, AfterValidator(_usable)]
+    """Where they come from: hf://org/repo, hf://org/repo/file@revision, https://host/path or file:///path."""
+    secret: Identifier | None = None
+    """Name of a secret on the node that holds the token for the hub or server."""
+
+    def check(self, world: World) -> Problems:
+        return (*super().check(world), *_too_many_tasks(world, self.id, self._command()))
+
+    def wish(self, world: World, now_s: float) -> Wishes:
+        return _with_task(world, self.name, self.id, self._command(), now_s)
+
+    def _command(self) -> wire.Pull:
+        return wire.Pull(source=self.source, secret=self.secret)
 
 
 class NodesAdd(Order):

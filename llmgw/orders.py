@@ -19,6 +19,7 @@ from llmgw.node_orders import (
     NodesAdd,
     NodesConfirm,
     NodesRemove,
+    PullWeights,
     RemoveWeights,
     Uncordon,
 )
@@ -32,6 +33,7 @@ ORDERS: Mapping[str, type[Order]] = {
         Uncordon,
         DrainNode,
         ConfirmLost,
+        PullWeights,
         NodesConfirm,
         RemoveWeights,
         NodesAdd,

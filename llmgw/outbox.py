@@ -11,6 +11,7 @@ from llmgw.claims import by_device, clashes
 from llmgw.draft import Draft, by_node
 from llmgw.ids import DeviceId, NodeId
 from llmgw.nodes import NodeView
+from llmgw.weights import must_be_pulled, on_the_way, row_of
 from llmgw.wire import EngineState, RefusalCode
 from llmgw.world import Assignment, Call, Outgoing, OutgoingKind
 
@@ -104,6 +105,9 @@ def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Ou
     starts: list[Outgoing] = []
     for assignment in sorted(coming, key=lambda a: _turn(draft, a)):
         reason, until_s = _why_not(draft, assignment, mine)
+        if not reason and (pull := _pull(draft, view, assignment)) is not None:
+            starts.extend(pull)
+            continue
         if not reason and slots <= 0 and not _was_told(draft, assignment):
             reason, until_s = f"{view.node.id} is loading as many replicas as it may at a time", None
         if reason:
@@ -113,6 +117,24 @@ def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Ou
         slots -= 1
         starts.append(Outgoing(OutgoingKind.START, assignment.replica))
     return starts
+
+
+def _pull(draft: Draft, view: NodeView, assignment: Assignment) -> list[Outgoing] | None:
+    """What fetches weights that the engine cannot fetch itself, with the wait for it said; None when they are there.
+
+    A node that was told goes on by itself, and its row says how far it is."""
+    spec = draft.specs[assignment.spec]
+    if not must_be_pulled(spec):
+        return None
+    row = row_of(view.seen.weights if view.seen is not None else (), spec.weights)
+    if row is not None and row.complete:
+        return None
+    subject = f"replica/{assignment.replica}"
+    if row is not None and row.pulling:
+        draft.wait(subject, "fetching", f"{view.node.id} fetches its weights: {on_the_way(row)}")
+        return []
+    draft.wait(subject, "fetching", f"{view.node.id} is told to fetch {spec.weights}")
+    return [Outgoing(OutgoingKind.PULL, assignment.replica)]
 
 
 def _turn(draft: Draft, assignment: Assignment) -> tuple[bool, int, float, int, str]:

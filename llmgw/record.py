@@ -130,7 +130,8 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     world = replace(world, calls=calls)
     if answer.outcome is not CallOutcome.ANSWERED:
         return _overtaken(world, answer.held, answer.owner if answer.outcome is CallOutcome.FOREIGN else None)
-    refused = {k: v for k, v in world.refused.items() if k not in set(call.subjects())}
+    told = {*call.subjects(), *call.waiting()}
+    refused = {k: v for k, v in world.refused.items() if k not in told}
     for result in answer.refused:
         if result.outcome is Outcome.REFUSED and result.refusal is not None:
             refused[ReplicaId(result.subject)] = Refused(result.refusal.code, result.refusal.message, now_s)

@@ -1,16 +1,19 @@
-"""Sources of weights as the catalog writes them: `hf://`, `file://`, `https://`. Looks at the text, fetches nothing."""
+"""Sources of weights as the catalog writes them: `hf://`, `file://`, `https://`, `http://`. Fetches nothing."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from llmgw.placeholders import WEIGHTS, placeholder
 from llmgw.problems import quoted
+from llmgw.wire import LaunchSpec, WeightsReport
 
 HOW = "write hf://org/repo, hf://org/repo/file@revision, file:///path or https://host/path"
 
 _HUB = re.compile(
     r"hf://(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(/(?P<file>[\w./ +-]+))?(@(?P<revision>[\w./-]+))?", re.ASCII
 )
-_HTTPS = re.compile(r"https://[^\s/@?#]+/[^\s?#]*[^\s?#/]")
+_WEB = re.compile(r"https?://[^\s/@?#]+/[^\s?#]*[^\s?#/]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,43 @@ def unusable_source(source: str) -> str | None:
         case "file":
             path = source.removeprefix("file://")
             return None if path.startswith("/") and path.strip("/") else "a file needs its absolute path: file:///path"
-        case "https":
-            return None if _HTTPS.fullmatch(source) else "it is not https://host/path (no user, query or fragment)"
+        case "https" | "http":
+            return None if _WEB.fullmatch(source) else "it is not https://host/path (no user, query or fragment)"
         case "":
             return "it has no scheme"
         case _:
             return f"the scheme {quoted(scheme)} is unknown"
+
+
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Under which engines expect the hub's token: the secret named there serves a pull as well."""
+
+
+def must_be_pulled(spec: LaunchSpec) -> bool:
+    """Whether the engine needs these weights as a file on the node and cannot fetch it itself."""
+    if spec.weights is None:
+        return False
+    hub = hub_source(spec.weights)
+    if hub is None:
+        return spec.weights.startswith(("http://", "https://"))
+    wanted = placeholder(WEIGHTS)
+    return hub.file is not None and any(wanted in text for text in (*spec.argv, *spec.env.values()))
+
+
+def pull_secret(spec: LaunchSpec) -> str | None:
+    """Name of the secret that holds the hub's token for these weights."""
+    if spec.weights is None or hub_source(spec.weights) is None:
+        return None
+    return next((spec.secret_env[name] for name in TOKEN_VARIABLES if name in spec.secret_env), None)
+
+
+def row_of(rows: Iterable[WeightsReport], source: str | None) -> WeightsReport | None:
+    """What a node tells of `source`."""
+    return next((row for row in rows if row.source == source), None)
+
+
+def on_the_way(row: WeightsReport) -> str:
+    """A pull's progress in words that change ten times, not with every byte."""
+    if not row.total_bytes or not row.bytes:
+        return row.reason
+    return f"{row.reason}: {10 * (10 * row.bytes // row.total_bytes)} % of {row.total_bytes / 2**30:.1f} GiB"

@@ -174,8 +174,12 @@ class Stop(Wire):
 
 
 class Pull(Wire):
+    """Fetch weights into the node's weights root, ahead of a start. Accepted at once; the report tells how it goes."""
+
     kind: Literal["pull"] = "pull"
     source: str
+    secret: str | None = None
+    """Name of the secret on the node that holds the token for the hub or server."""
 
 
 class RemoveWeights(Wire):
@@ -184,6 +188,8 @@ class RemoveWeights(Wire):
     kind: Literal["remove_weights"] = "remove_weights"
     paths: tuple[str, ...] = Field(min_length=1)
     dry_run: bool = False
+    keep: dict[str, str] = {}
+    """Sources of weights whose files must stay -> who needs them."""
 
 
 Command = Annotated[Start | Stop | Pull | RemoveWeights, Field(discriminator="kind")]
@@ -261,6 +267,8 @@ class ErrorCode(StrEnum):
     FOREIGN_OWNER = "foreign_owner"  # 403: belongs to another installation or fleet
     UNAUTHORIZED = "unauthorized"  # 401
     INVALID = "invalid"  # 422/400
+    TOO_LARGE = "too_large"  # 413: the request's body
+    TOO_MANY = "too_many"  # 429: requests of one client
     WRONG_NODE = "wrong_node"  # 409: this agent is another node
     NOT_READY = "not_ready"  # 503: nothing was done, ask again later
     NAME_CONFLICT = "name_conflict"  # 409: a model here is an alias in another fleet's table
@@ -353,11 +361,20 @@ class ReplicaReport(Wire):
 
 
 class WeightsReport(Wire):
+    """Weights on a node's disk, or on their way to it."""
+
     source: str
     path: str
+    """Relative to the weights root; empty while it is being pulled."""
     bytes: int
     complete: bool
     idle_s: float | None = None
+    total_bytes: int | None = None
+    """Of a pull: what it comes to in all, where that is known."""
+    pulling: bool = False
+    """A pull is under way, waits or will be tried again."""
+    reason: str = ""
+    """What is missing, or how the pull goes; empty when complete."""
 
 
 class DiskReport(Wire):

@@ -127,11 +127,13 @@ class OutgoingKind(StrEnum):
     STOP = "stop"
     FORCE_STOP = "force_stop"
     TASK = "task"
+    PULL = "pull"
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One command a node still has to be told: `subject` is a replica id (or an unclaimed engine's), or a task id."""
+    """One command a node still has to be told: `subject` is a replica id (or an unclaimed engine's), or a task id.
+    A pull's subject is the replica that waits for its weights."""
 
     kind: OutgoingKind
     subject: str

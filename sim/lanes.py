@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmgw import batches, record
-from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall, TaskResult
+from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
 from llmgw.ids import NodeId, RouterId
-from llmgw.wire import BatchReply, ErrorReply, Outcome, RouterTable, TablePatch, TableReply
+from llmgw.wire import BatchReply, ErrorReply, RouterTable, TablePatch, TableReply
 from llmgw.world import World
 
 if TYPE_CHECKING:
@@ -186,10 +186,7 @@ class RouterLane(Lane):
 def _answer_of(call: DispatchCall, reply: BatchReply | ErrorReply) -> DispatchAnswer:
     if isinstance(reply, ErrorReply):
         return DispatchAnswer(outcome=_outcome(reply), held=reply.held, owner=reply.owner, text=reply.message)
-    refused = tuple(r for r in reply.results if r.outcome is Outcome.REFUSED)
-    of_tasks = reply.results[len(call.stops) + len(call.starts) :]
-    tasks = tuple(TaskResult(task=id_, result=result) for id_, result in zip(call.tasks, of_tasks, strict=True))
-    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, tasks=tasks, held=reply.token)
+    return batches.answer_of(call, reply)
 
 
 def _outcome(reply: ErrorReply) -> CallOutcome:

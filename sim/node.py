@@ -25,12 +25,14 @@ from llmgw.wire import (
     Mark,
     Outcome,
     Owner,
+    Pull,
     Refusal,
     RefusalCode,
     ReplicaReport,
     Start,
     Stop,
     Token,
+    WeightsReport,
 )
 
 PORT_REST_S = 3600.0
@@ -78,6 +80,12 @@ class SimNode:
     """Nothing ends by a stop, not even by force."""
     refuses: RefusalCode | None = None
     """Every start is refused with this code."""
+    pull_s: float | None = 2.0
+    """How long a pull takes; None: it cannot pull."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """Source -> when it will be whole; 0 when it is."""
+    pulled: list[Pull] = field(default_factory=list)
+    """Every pull that was ever accepted, in order."""
 
     # --- time ---
 
@@ -86,12 +94,17 @@ class SimNode:
         """When an engine becomes ready or is gone by itself next."""
         moments = (e.gone_at_s if e.state is EngineState.STOPPING else e.ready_at_s for e in self.engines.values())
         waiting = (EngineState.STARTING, EngineState.STOPPING)
+        pulls = min((m for m in self.weights.values() if m > 0), default=math.inf)
         live = [m for m, e in zip(moments, self.engines.values(), strict=True) if e.state in waiting and m is not None]
-        return min(live, default=math.inf)
+        return min(pulls, min(live, default=math.inf))
 
     def advance(self, now_s: float) -> None:
-        """Let engines become ready, and stopping ones end with proof."""
+        """Let engines become ready, stopping ones end with proof, and pulls arrive."""
         self.now_s = now_s
+        for source, whole_s in self.weights.items():
+            if 0 < whole_s <= now_s:
+                self.weights[source] = 0.0
+                self.revision += 1
         for replica, engine in list(self.engines.items()):
             if engine.state is EngineState.STOPPING and engine.gone_at_s is not None and now_s >= engine.gone_at_s:
                 self.resting[engine.port] = now_s
@@ -128,7 +141,18 @@ class SimNode:
             return self._start(command, token, now_s)
         if isinstance(command, Stop):
             return self._stop(command, now_s)
+        if isinstance(command, Pull):
+            return self._pull(command, now_s)
         return CommandResult(subject="task", outcome=Outcome.ACCEPTED)
+
+    def _pull(self, pull: Pull, now_s: float) -> CommandResult:
+        if self.pull_s is None:
+            return _refused(pull.source, RefusalCode.UNSUPPORTED)
+        if pull.source in self.weights:
+            return CommandResult(subject=pull.source, outcome=Outcome.ALREADY)
+        self.weights[pull.source] = now_s + self.pull_s
+        self.pulled.append(pull)
+        return CommandResult(subject=pull.source, outcome=Outcome.ACCEPTED)
 
     def _start(self, start: Start, token: Token, now_s: float) -> CommandResult:
         if start.replica in self.engines:
@@ -210,6 +234,10 @@ class SimNode:
             owner=self.owner,
             inventory=Inventory(devices=self.devices, complete=self.complete, host_memory_mib=1 << 20),
             replicas=tuple(self._row(r, e) for r, e in sorted(self.engines.items())),
+            weights=tuple(
+                WeightsReport(source=source, path="", bytes=0, complete=not whole_s, pulling=whole_s > 0)
+                for source, whole_s in sorted(self.weights.items())
+            ),
         )
 
     def _row(self, replica: ReplicaId, engine: Engine) -> ReplicaReport:
@@ -230,8 +258,8 @@ class SimNode:
         )
 
 
-def _refused(replica: ReplicaId, code: RefusalCode) -> CommandResult:
-    return CommandResult(subject=replica, outcome=Outcome.REFUSED, refusal=Refusal(code=code, message=str(code)))
+def _refused(subject: str, code: RefusalCode) -> CommandResult:
+    return CommandResult(subject=subject, outcome=Outcome.REFUSED, refusal=Refusal(code=code, message=str(code)))
 
 
 def devices(node: str, count: int, kind: str = "h100", memory_mib: int | None = 81920) -> tuple[Device, ...]:

@@ -23,7 +23,7 @@ from activities.outward import Callers
 from activities.plan import Planner
 from activities.pools import Pools
 from activities.publish import Publish
-from activities.settings import Outward, read_bearer
+from activities.settings import Outward, peer_context, read_bearer
 from workers.meters import Metering, Meters
 from workers.serving import served
 from workers.settings import WorkerSettings, installation_id, page_tokens
@@ -112,7 +112,8 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
     """
     client = await connect(settings.connection)
     installation = installation_id(settings, uuid.uuid4().hex[:12])
-    outward = Outward(bearer=read_bearer(settings.token_file))
+    tls = peer_context(settings.peer_ca, settings.peer_cert, settings.peer_key)
+    outward = Outward(bearer=read_bearer(settings.token_file), tls=tls)
     callers, pools, meters = Callers(outward), Pools(outward), Meters(settings.fleet)
     stop = stop or asyncio.Event()
     try:

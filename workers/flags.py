@@ -4,7 +4,9 @@ Reads the token file once, to judge it; connects to nothing.
 """
 
 import argparse
+import os
 import re
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from activities.settings import read_bearer
+from activities.settings import peer_context, read_bearer
 from workers.settings import WorkerSettings, lacking
 from workflows.client import Connection
 
@@ -50,6 +52,9 @@ OPTIONS = (
     ),
     Option("state_dir", "LLMGW_STATE_DIR", "DIR", "where an installation id is made and kept when none is given"),
     Option("token_file", "LLMGW_TOKEN_FILE", "FILE", "bearer token for agents and routers, on its first line"),
+    Option("peer_ca", "LLMGW_PEER_CA", "FILE", "authority of agents' and routers' certificates; default: the system's"),
+    Option("peer_cert", "LLMGW_PEER_CERT", "FILE", "certificate to show agents and routers, with --peer-key"),
+    Option("peer_key", "LLMGW_PEER_KEY", "FILE", "key of that certificate"),
     Option("metrics_listen", "LLMGW_METRICS_LISTEN", "HOST:PORT", "where the page and the metrics are, or off"),
     Option("page_token_file", "LLMGW_PAGE_TOKEN_FILE", "FILE", "tokens to look at the page, one on a line"),
     Option("identity", "LLMGW_IDENTITY", "NAME", "this worker's name in Temporal; default PID@HOST"),
@@ -125,6 +130,7 @@ def _checked(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if (listen := values.get("metrics_listen")) is not None and not _is_listen(listen):
         found.append(("metrics_listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:9464, nor off"))
+    found += _peer_problems(values)
     for field in ("token_file", "page_token_file"):
         if (file := values.get(field)) is None:
             continue
@@ -135,6 +141,18 @@ def _checked(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         except ValueError as error:
             found.append((field, str(error)))
     return found
+
+
+def _peer_problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    files = {field: Path(text) for field in ("peer_ca", "peer_cert", "peer_key") if (text := values.get(field))}
+    unreadable = [(field, f"cannot read {path}") for field, path in files.items() if not os.access(path, os.R_OK)]
+    if unreadable or ("peer_cert" in files) != ("peer_key" in files):
+        return unreadable
+    try:
+        peer_context(files.get("peer_ca"), files.get("peer_cert"), files.get("peer_key"))
+    except (OSError, ssl.SSLError) as error:
+        return [(next(iter(files)), f"these files cannot be used: {error}")]
+    return []
 
 
 def _is_listen(text: str) -> bool:

@@ -22,6 +22,11 @@ class WorkerSettings(BaseModel):
     """Where the installation id is kept when none is given."""
     token_file: Path | None = None
     """Bearer token for agents and routers, on its first line."""
+    peer_ca: Path | None = None
+    """Authority of agents' and routers' certificates; None = the system's."""
+    peer_cert: Path | None = None
+    """This worker's own certificate, for agents and routers that ask for one."""
+    peer_key: Path | None = None
     metrics_listen: str | None = "127.0.0.1:9464"
     """HOST:PORT of the page and the Prometheus metrics; None = neither."""
     page_token_file: Path | None = None
@@ -50,6 +55,8 @@ def lacking(values: Mapping[str, object]) -> list[str]:
     problems: list[str] = []
     if values.get("installation") is None and values.get("state_dir") is None:
         problems.append("give --installation ID, or --state-dir DIR where one is made and kept")
+    if (values.get("peer_cert") is None) != (values.get("peer_key") is None):
+        problems.append("a certificate for agents and routers takes both --peer-cert and --peer-key")
     if (values.get("deployment") is None) != (values.get("build_id") is None):
         problems.append("worker versioning takes both --deployment and --build-id")
     return problems

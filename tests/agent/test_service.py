@@ -51,12 +51,14 @@ async def test_arguments_environment_ports_and_secrets_reach_the_process_and_not
     await agent.send(1, start("m-1", launch))
     row = await agent.row("m-1", "failed")
     assert (row.exit_code, row.was_ready) == (3, False)
-    argv, env = json.loads((await agent.http.get("/v1/replicas/m-1/logs")).text)
+    argv, env = json.loads((agent.state_dir / "logs" / "m-1" / "1.log").read_text())
     rpc = argv[2]
     assert argv == ["", "a b", rpc, "--x", "--x", "$(id)", str(row.port), "\u00fc\n", ""]
     assert rpc != str(row.port)
     assert (env["KEY"], env["P"], env["LLMGW_REPLICA"]) == ("open-sesame", f"p{row.port}", "m-1")
     assert "LLMGW_SECRET_PASS_PHRASE" not in env
+    told = json.loads((await agent.http.get("/v1/replicas/m-1/logs")).text)
+    assert (told[0], told[1]["KEY"]) == (argv, "***")
     assert "open-sesame" not in row.model_dump_json()
     assert "open-sesame" not in (agent.state_dir / "ledger.json").read_text()
 

@@ -71,6 +71,11 @@ LINES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no count": ("scale qwen", "scale", {"model": "qwen"}),
     "none at all": ("scale qwen 0", "scale", {"model": "qwen", "replicas": 0}),
     "paths": ("remove-weights n a b/c", "remove-weights", {"node": "n", "paths": ["a", "b/c"], "dry_run": False}),
+    "a source": (
+        "pull n hf://org/m --secret hub",
+        "pull",
+        {"node": "n", "source": "hf://org/m", "secret": "hub"},
+    ),
     "labels": (
         "nodes add http://n:1 --id n --label a=b --label c=d=e",
         "nodes-add",

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "uncordon": ({"node": "node-a"},),
     "drain": ({"node": "node-a"}, {"node": "node-a", "deadline_s": 60.0}),
     "confirm-lost": ({"node": "node-b"},),
+    "pull": ({"node": "node-a", "source": "hf://org/m"}, {"node": "node-a", "source": "https://h/m", "secret": "hub"}),
     "remove-weights": ({"node": "node-a", "paths": ["a", "b/c"]}, {"node": "node-a", "paths": ["a"], "dry_run": True}),
     "nodes-add": ({"id": "node-c", "url": "http://c:7070/", "zone": "z1", "labels": {"rack": "7"}},),
     "nodes-remove": ({"node": "extra"}, {"node": "extra", "force": True}, {"node": "nowhere"}),

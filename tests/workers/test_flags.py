@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import trustme
 
 from workers import flags, main
 from workers.flags import SettingsError, read
@@ -30,7 +31,16 @@ def test_flags_win_over_variables_and_variables_over_defaults() -> None:
 def test_every_option_is_read_from_its_variable(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret\n")
+    authority = trustme.CA()
+    mine = authority.issue_cert("plane@example.org")
+    ca, cert, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    authority.cert_pem.write_to_path(str(ca))
+    mine.cert_chain_pems[0].write_to_path(str(cert))
+    mine.private_key_pem.write_to_path(str(key))
     values = {
+        "peer_ca": ca,
+        "peer_cert": cert,
+        "peer_key": key,
         "fleet": "f",
         "installation": "i",
         "state_dir": tmp_path,
@@ -45,6 +55,17 @@ def test_every_option_is_read_from_its_variable(tmp_path: Path) -> None:
     assert values.keys() == {option.field for option in flags.OPTIONS}
     environ = {option.variable: str(values[option.field]) for option in flags.OPTIONS}
     assert read([], environ) == WorkerSettings.model_validate(values)
+
+
+def test_files_for_meeting_agents_and_routers_are_judged(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.pem"
+    nothing.write_text("nothing")
+    for argv, told in (
+        (["--peer-ca", str(nothing)], "--peer-ca: these files cannot be used"),
+        (["--peer-ca", str(tmp_path / "none")], "--peer-ca: cannot read"),
+        (["--peer-cert", str(nothing)], "both --peer-cert and --peer-key"),
+    ):
+        assert told in "\n".join(problems(*argv))
 
 
 def test_the_connection_is_read_from_its_flags() -> None:
