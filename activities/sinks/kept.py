@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from activities.outward import RefusedError
 from activities.sinks.addresses import resolve
-from activities.sinks.book import Book, Place, leaving_after
+from activities.sinks.book import Book, Place, leaving_after, stand_ins_for
 from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
@@ -108,7 +108,7 @@ class KeptSink:
                 before = place.read()
                 _refuse(call.token, before)
                 table = _made(offer, before)
-                book = await _next(call.token, table, before, anew=isinstance(offer, RouterTable))
+                book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
                 place.write(book)  # first: from now on nothing older is taken
                 await control.tell(book, before if isinstance(offer, Delta) else None)
                 look = await control.look(book)
@@ -140,6 +140,8 @@ class KeptSink:
         if book is None:
             return Heard(RouterState(instance="", revision=revision), "the workers' file for it is missing: told anew")
         look = await control.look(book)
+        if book.settings != dict(place.settings):
+            look = replace(look, differs="its settings were changed since it was told")
         use = {} if look.use is None else await asked.complete(book, look.use, look.let_go_after_s)
         now_s = time.time()
         idle = frozenset(
@@ -216,21 +218,24 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
     return made
 
 
-async def _next(token: Token, table: Table, before: Book | None, *, anew: bool) -> Book:
+async def _next(call: PublishCall, table: Table, before: Book | None, *, anew: bool) -> Book:
     """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
     known = {}
     if before is not None and not anew:
         same = (id_ for id_, e in table.endpoints.items() if (b := before.endpoints.get(id_)) and b.url == e.url)
         known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
-    found = await resolve(table.endpoints.values(), known)
+    stand_ins = stand_ins_for(table, call.settings.get("activator"))
+    found = await resolve([*table.endpoints.values(), *stand_ins.values()], known)
     book = Book(
-        token=token,
+        token=call.token,
         digest=table.digest,
         total=table.total,
         models=dict(table.models),
         endpoints=dict(table.endpoints),
         addresses=dict(found.addresses),
         left_out=dict(found.left_out),
+        stand_ins=stand_ins,
+        settings=call.settings,
     )
     return book.model_copy(update={"leaving": leaving_after(before, book, time.time())})
 
