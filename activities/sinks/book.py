@@ -9,10 +9,10 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -74,6 +74,22 @@ class Book(BaseModel):
     def without(self, idle: frozenset[ReplicaId]) -> "Book":
         """The book once these are known to be idle."""
         return self.model_copy(update={"leaving": {k: v for k, v in self.leaving.items() if k not in idle}})
+
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """What follows from a book, made once for each: a watcher asks for that of the same book every second."""
+
+    def __init__(self, make: Callable[[Book], T]) -> None:
+        self._make = make
+        self._last: tuple[Book, T] | None = None
+
+    def of(self, book: Book) -> T:
+        if self._last is None or self._last[0] is not book:
+            self._last = (book, self._make(book))
+        return self._last[1]
 
 
 def leaving_after(before: Book | None, book: Book, now_s: float) -> dict[ReplicaId, Leaving]:
@@ -139,6 +155,14 @@ class Place:
             return Book.model_validate_json(self.book_path.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
+
+    def version(self) -> tuple[int, int, int] | None:
+        """Changes with every writing of the book; None where there is none."""
+        try:
+            found = self.book_path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def write(self, book: Book) -> None:
         write_whole(self.book_path, book.model_dump_json(exclude_defaults=True).encode(), keep=True)

@@ -122,21 +122,23 @@ class KeptSink:
     async def watch(self, fleet: str, target: Target, engines: Engines) -> AsyncGenerator[Heard, None]:
         """Look at the router as long as it answers; take idle endpoints out of it, which is harmless twice."""
         place, asked = Place.of_target(target), _Asked(engines)
+        read = _Reader(place)
         async with self._control(place) as control:
             revision = 0
             while True:
                 begun = time.monotonic()
                 async with place.writing(0.0) as mine:
                     # Somebody tells it right now: what it holds in between says nothing.
-                    heard = await self._look(fleet, place, control, asked, revision) if mine else Heard()
+                    heard = await self._look(fleet, place, read.book(), control, asked, revision) if mine else Heard()
                 yield heard
                 revision += 1
                 busy = heard.state is None or any(u.withdrawn for u in heard.state.use)
                 pause_s = LOOK_WHILE_LEAVING_S if busy else LOOK_EVERY_S
                 await asyncio.sleep(max(pause_s, LOOK_SHARE * (time.monotonic() - begun)))
 
-    async def _look(self, fleet: str, place: Place, control: Control, asked: "_Asked", revision: int) -> Heard:
-        book = place.read()
+    async def _look(
+        self, fleet: str, place: Place, book: Book | None, control: Control, asked: "_Asked", revision: int
+    ) -> Heard:
         if book is None:
             return Heard(RouterState(instance="", revision=revision), "the workers' file for it is missing: told anew")
         look = await control.look(book)
@@ -169,6 +171,21 @@ class KeptSink:
             ),
         )
         return Heard(state, _trouble(book, look))
+
+
+class _Reader:
+    """The book of a place, read again only where it was written again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._version: tuple[int, int, int] | None = None
+        self._book: Book | None = None
+
+    def book(self) -> Book | None:
+        version = self._place.version()
+        if version is None or version != self._version:
+            self._version, self._book = version, self._place.read()
+        return self._book
 
 
 def _trouble(book: Book, look: Look) -> str:
