@@ -57,6 +57,9 @@ class RouterKind:
 _STATE_FILE = Setting(
     "state", "file where the workers keep what they told it; default: beside the file they write", is_path=True
 )
+_ACTIVATOR = Setting(
+    "activator", "base URL of an llmgw router: requests for models without a replica go there, wait, and wake them"
+)
 _FENCED_BY_FILE = (
     "the token is kept in a file of the workers, under a lock: exact among workers of one host or one shared "
     "directory; the router itself refuses nothing"
@@ -85,6 +88,7 @@ _ROWS = (
         (
             Setting("file", "configuration file with the backends, which HAProxy reads with `-f`", True, True),
             Setting("map", "map from model name to backend; default: the file's name with .map", is_path=True),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         weights=True,
@@ -101,6 +105,7 @@ _ROWS = (
         "base URL of its admin interface",
         (
             Setting("directory", "watched directory of cds.yaml, rds.yaml and one EDS file per model", True, True),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         weights=True,

@@ -20,20 +20,21 @@ class Resolved:
 
 
 async def resolve(endpoints: Iterable[Endpoint], known: Mapping[ReplicaId, str]) -> Resolved:
-    """`known`: addresses that need not be looked up again. One host that is not known spoils only its own endpoints."""
-    endpoints = tuple(endpoints)
-    missing = {host for e in endpoints if e.id not in known and (host := urlsplit(e.url).hostname)}
-    hosts = dict(zip(missing, await asyncio.gather(*map(_lookup, missing)), strict=True))
-    addresses, left_out = dict[ReplicaId, str](), dict[ReplicaId, str]()
-    for endpoint in endpoints:
+    """`known`: addresses of some of them, which need not be looked up again. One host that is not known spoils only its
+    own endpoints."""
+    new = [e for e in endpoints if e.id not in known]
+    names = {host for e in new if (host := urlsplit(e.url).hostname)}
+    hosts = dict(zip(names, await asyncio.gather(*map(_lookup, names)), strict=True))
+    addresses, left_out = dict(known), dict[ReplicaId, str]()
+    for endpoint in new:
         parts = urlsplit(endpoint.url)
-        address = known.get(endpoint.id) or hosts.get(parts.hostname or "")
+        address = hosts.get(parts.hostname or "")
         if parts.scheme != "http" or parts.path not in ("", "/"):
             left_out[endpoint.id] = f"{endpoint.url} is no plain http://HOST:PORT"
         elif not address:
             left_out[endpoint.id] = f"the name {parts.hostname} is not known on this host"
         else:
-            addresses[endpoint.id] = address if endpoint.id in known else f"{address}:{parts.port or 80}"
+            addresses[endpoint.id] = f"{address}:{parts.port or 80}"
     return Resolved(addresses, left_out)
 
 
@@ -53,6 +54,13 @@ async def _lookup(host: str) -> str:
 
 def _written(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
+
+
+def host_of(url: str) -> str:
+    """The host of a plain `http://HOST:PORT`, which this is for, without a whole parser's work."""
+    authority = url.partition("://")[2].partition("/")[0]
+    host, colon, port = authority.rpartition(":")
+    return (host if colon and port.isdigit() else authority).strip("[]")
 
 
 def split(address: str) -> tuple[str, int]:

@@ -7,11 +7,12 @@ router should hold, so that the router can be compared with it; and it remembers
 import asyncio
 import contextlib
 import fcntl
+import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -51,7 +52,11 @@ class Book(BaseModel):
     """`IP:PORT` by endpoint, as its host's name was resolved. One without cannot be told."""
     left_out: dict[ReplicaId, str] = {}
     """Endpoints without an address, and why."""
+    stand_ins: dict[ReplicaId, Endpoint] = {}
+    """In place of models without an endpoint: the activator, which wakes them and holds their requests."""
     leaving: dict[ReplicaId, Leaving] = {}
+    settings: dict[str, str] = {}
+    """The router's settings when it was told."""
 
     @property
     def table(self) -> Table:
@@ -62,23 +67,55 @@ class Book(BaseModel):
         return HeldTable(token=self.token, digest=self.digest)
 
     def reachable(self) -> list[Endpoint]:
-        """Endpoints that can be told, by id."""
-        return [e for id_, e in sorted(self.endpoints.items()) if id_ in self.addresses]
+        """Endpoints that can be told, by id, and what stands in for others."""
+        told = {**self.endpoints, **self.stand_ins}
+        return [e for id_, e in sorted(told.items()) if id_ in self.addresses]
 
     def without(self, idle: frozenset[ReplicaId]) -> "Book":
         """The book once these are known to be idle."""
         return self.model_copy(update={"leaving": {k: v for k, v in self.leaving.items() if k not in idle}})
 
 
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """What follows from a book, made once for each: a watcher asks for that of the same book every second."""
+
+    def __init__(self, make: Callable[[Book], T]) -> None:
+        self._make = make
+        self._last: tuple[Book, T] | None = None
+
+    def of(self, book: Book) -> T:
+        if self._last is None or self._last[0] is not book:
+            self._last = (book, self._make(book))
+        return self._last[1]
+
+
 def leaving_after(before: Book | None, book: Book, now_s: float) -> dict[ReplicaId, Leaving]:
     """What was told before, or was leaving already, and is not in the table now."""
     if before is None:
         return {}
-    found = {id_: gone for id_, gone in before.leaving.items() if id_ not in book.endpoints}
-    for id_, address in before.addresses.items():
-        if id_ not in book.endpoints and id_ not in found:
-            found[id_] = Leaving(endpoint=before.endpoints[id_], address=address, at_s=now_s)
+    there = {e.id for e in book.reachable()}
+    found = {id_: gone for id_, gone in before.leaving.items() if id_ not in there}
+    for endpoint in before.reachable():
+        if endpoint.id not in there and endpoint.id not in found:
+            found[endpoint.id] = Leaving(endpoint=endpoint, address=before.addresses[endpoint.id], at_s=now_s)
     return found
+
+
+def stand_ins_for(table: Table, activator: str | None) -> dict[ReplicaId, Endpoint]:
+    """An endpoint at the activator for each model without one of its own."""
+    if activator is None:
+        return {}
+    served = {endpoint.models[0] for endpoint in table.endpoints.values()}
+    return {
+        (id_ := ReplicaId(f"activator-{hashlib.sha256(name.encode()).hexdigest()[:12]}")): Endpoint(
+            id=id_, url=activator.rstrip("/"), models=(name, *model.aliases), served_name=name, engine="llmgw"
+        )
+        for name, model in table.models.items()
+        if name not in served
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +155,14 @@ class Place:
             return Book.model_validate_json(self.book_path.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
+
+    def version(self) -> tuple[int, int, int] | None:
+        """Changes with every writing of the book; None where there is none."""
+        try:
+            found = self.book_path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def write(self, book: Book) -> None:
         write_whole(self.book_path, book.model_dump_json(exclude_defaults=True).encode(), keep=True)

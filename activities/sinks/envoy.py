@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from activities.sinks.book import Book, Place, write_whole
+from activities.sinks.book import Book, Once, Place, write_whole
 from activities.sinks.counting import Counting
 from activities.sinks.envoy_text import cluster_of, files_of, hosts_of, places_of, version_of
 from activities.sinks.http import client_of
@@ -96,10 +96,11 @@ class EnvoyControl:
         self._directory = directory
         self._client = client
         self._counting = Counting()
+        self._files = Once(lambda book: files_of(book, directory))
 
     async def tell(self, book: Book, before: Book | None) -> None:
         """Put the files in place and wait until Envoy shows that it has taken them."""
-        files = files_of(book, self._directory)
+        files = self._files.of(book)
         known = {} if before is None else files_of(before, self._directory)
         for name, content in files.items():
             if known.get(name) != content or not (self._directory / name).exists():
@@ -125,7 +126,7 @@ class EnvoyControl:
     def _on_disk(self, book: Book) -> str:
         """The files decide what it holds after a restart."""
         changed = []
-        for name, content in files_of(book, self._directory).items():
+        for name, content in self._files.of(book).items():
             path = self._directory / name
             if not path.exists() or path.read_bytes() != content:
                 changed.append(name)
@@ -151,7 +152,7 @@ class EnvoyControl:
         strange = [at for at, host in hosts.items() if at[0] in ours and host.picked and at not in wanted]
         if wrong or strange:
             return f"hosts {names_shown(sorted(at for _, at in (*wrong, *strange)))} are not as told"
-        if await self._version("dynamic_route_configs") != version_of(files_of(book, self._directory)["rds.yaml"]):
+        if await self._version("dynamic_route_configs") != version_of(self._files.of(book)["rds.yaml"]):
             return "the routes are not as told"
         return ""
 
@@ -176,7 +177,7 @@ class EnvoyControl:
 
     async def sweep(self, book: Book, idle: frozenset[ReplicaId]) -> frozenset[ReplicaId]:
         """Take idle hosts out of their files."""
-        before, after = files_of(book, self._directory), files_of(book.without(idle), self._directory)
+        before, after = self._files.of(book), files_of(book.without(idle), self._directory)
         for name, content in after.items():
             if before.get(name) != content:
                 write_whole(self._directory / name, content)

@@ -39,9 +39,12 @@ def endpoints_file(model: str) -> str:
 
 def files_of(book: Book, directory: Path) -> dict[str, bytes]:
     """Every file by its name, in the order in which they are to be put in place: what is named exists before."""
-    models = {endpoint.models[0]: () for endpoint in book.reachable()} | dict.fromkeys(book.models, ())
-    groups = by_model(book)
-    found = {endpoints_file(name): _document([_assignment(book, name, groups.get(name, ()))]) for name in models}
+    models = dict.fromkeys((*(e.models[0] for e in book.reachable()), *book.models))
+    groups, gone = by_model(book), _gone(book)
+    found = {
+        endpoints_file(name): _document([_assignment(book, name, groups.get(name, ()), gone.get(name, ()))])
+        for name in models
+    }
     found["cds.yaml"] = _document([_cluster(name, directory) for name in sorted(models)])
     found["rds.yaml"] = _document([_routes(book)])
     return found
@@ -54,10 +57,10 @@ def version_of(content: bytes) -> str:
 
 
 def by_model(book: Book) -> Mapping[str, tuple[Endpoint, ...]]:
-    found: dict[str, tuple[Endpoint, ...]] = {}
+    found: dict[str, list[Endpoint]] = {}
     for endpoint in book.reachable():
-        found[endpoint.models[0]] = (*found.get(endpoint.models[0], ()), endpoint)
-    return found
+        found.setdefault(endpoint.models[0], []).append(endpoint)
+    return {name: tuple(endpoints) for name, endpoints in found.items()}
 
 
 def levels(endpoints: Iterable[Endpoint]) -> dict[int, int]:
@@ -76,19 +79,24 @@ def _document(resources: list[Resource]) -> bytes:
     return json.dumps({"version_info": version, "resources": resources}, sort_keys=True).encode()
 
 
-def _assignment(book: Book, model: str, endpoints: Iterable[Endpoint]) -> Resource:
+def _gone(book: Book) -> Mapping[str, list[str]]:
+    """Addresses that leave, by model."""
+    found: dict[str, list[str]] = {}
+    for gone in book.leaving.values():
+        found.setdefault(gone.endpoint.models[0], []).append(gone.address)
+    return found
+
+
+def _assignment(book: Book, model: str, endpoints: tuple[Endpoint, ...], gone: Iterable[str]) -> Resource:
     """Endpoints of a model by priority; those that leave stay listed, DRAINING, until they are idle."""
-    endpoints = tuple(endpoints)
     level, groups = levels(endpoints), dict[int, list[Resource]]()
     for endpoint in endpoints:
         state = "HEALTHY" if endpoint.weight else "DRAINING"
         host = _host(book.addresses[endpoint.id], weight_of(endpoint), state)
         groups.setdefault(level[endpoint.priority], []).append(host)
     taken = {book.addresses[e.id] for e in endpoints}
-    for gone in book.leaving.values():
-        if gone.endpoint.models[0] == model and gone.address not in taken:
-            groups.setdefault(0, []).append(_host(gone.address, 1, "DRAINING"))
-            taken.add(gone.address)
+    for address in sorted(set(gone) - taken):
+        groups.setdefault(0, []).append(_host(address, 1, "DRAINING"))
     return {
         "@type": f"{TYPE}.endpoint.v3.ClusterLoadAssignment",
         "cluster_name": cluster_of(model),

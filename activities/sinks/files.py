@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 
-from activities.sinks.addresses import split
-from activities.sinks.book import Book, Place, write_whole
+from activities.sinks.addresses import host_of, split
+from activities.sinks.book import Book, Once, Place, write_whole
 from activities.sinks.http import client_of
 from activities.sinks.kept import Control, Look
 from activities.sinks.sink import RouterError
@@ -79,7 +78,7 @@ def prometheus(book: Book, _: Mapping[str, str]) -> bytes:
                 "labels": {
                     "model": _name(e),
                     "replica": e.id,
-                    "node": urlsplit(e.url).hostname or "",
+                    "node": host_of(e.url),
                     "engine": e.engine,
                     "pool": e.pool,
                 },
@@ -90,7 +89,7 @@ def prometheus(book: Book, _: Mapping[str, str]) -> bytes:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -121,19 +120,20 @@ class FileControl:
         self._place = place
         self._layout = layout
         self._reader = reader
+        self._content = Once(lambda book: layout.render(book, place.settings))
 
     @property
     def _path(self) -> Path:
         return self._place.own_path()
 
     async def tell(self, book: Book, before: Book | None) -> None:  # noqa: ARG002 - the file is always whole
-        content = self._layout.render(book, self._place.settings)
+        content = self._content.of(book)
         if self._layout.max_bytes is not None and len(content) > self._layout.max_bytes:
             raise RouterError(f"{len(content)} bytes are more than its reader takes ({self._layout.max_bytes})")
         write_whole(self._path, content)
 
     async def look(self, book: Book) -> Look:
-        expected = self._layout.render(book, self._place.settings)
+        expected = self._content.of(book)
         use: dict[ReplicaId, EngineUsage] | None = {} if self._layout.carries_traffic else None
         try:
             there = self._path.read_bytes()

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from activities.sinks.book import Book, Place, write_whole
+from activities.sinks.book import Book, Once, Place, write_whole
 from activities.sinks.counting import Counting
 from activities.sinks.haproxy_cli import MasterSocket, ServerRow
 from activities.sinks.haproxy_text import PREFIX, Server, Wanted, config_text, map_text, wanted_of, without_head
@@ -37,11 +37,13 @@ class HAProxyControl:
         self._file = place.path("file")
         self._map = Path(place.settings.get("map", f"{self._file}.map"))
         self._counting = Counting()
+        self._wanted = Once(wanted_of)
+        self._config = Once(lambda book: config_text(self._wanted.of(book), book, self._map))
 
     async def tell(self, book: Book, before: Book | None) -> None:  # noqa: ARG002 - what it holds is read from it
-        wanted = wanted_of(book)
+        wanted = self._wanted.of(book)
         write_whole(self._map, map_text(wanted))
-        write_whole(self._file, config_text(wanted, book, self._map))
+        write_whole(self._file, self._config.of(book))
         await self._worker()
         there = await self._ours()
         for row in there.values():
@@ -111,7 +113,7 @@ class HAProxyControl:
         for pid in processes.former:
             with contextlib.suppress(RouterError):  # it has ended since
                 former += await self._socket.servers(f"@!{pid}")
-        wanted = wanted_of(book)
+        wanted = self._wanted.of(book)
         differs = await self._difference(wanted, book, there)
         return Look(f"master {processes.master}", differs, self._use(book, there, former))
 
@@ -130,7 +132,7 @@ class HAProxyControl:
 
     def _is_on_disk(self, wanted: Wanted, book: Book) -> bool:
         try:
-            same = without_head(self._file.read_bytes()) == without_head(config_text(wanted, book, self._map))
+            same = without_head(self._file.read_bytes()) == without_head(self._config.of(book))
             return same and self._map.read_bytes() == map_text(wanted)
         except OSError:
             return False
@@ -140,8 +142,11 @@ class HAProxyControl:
     ) -> dict[ReplicaId, EngineUsage]:
         """By endpoint, over all processes. One that no process knows has nothing in flight."""
         found = {}
+        everywhere: dict[str, list[ServerRow]] = {id_: [row] for id_, row in there.items()}
+        for row in former:
+            everywhere.setdefault(row.server, []).append(row)
         for id_ in (*book.addresses, *book.leaving):
-            rows = [row for row in (there.get(id_), *former) if row is not None and row.server == id_]
+            rows = everywhere.get(id_, [])
             in_flight = sum(row.in_flight for row in rows)
             counted = self._counting.use(id_, counter=sum(row.sessions for row in rows), in_flight=in_flight)
             last = min((row.idle_s for row in rows if row.idle_s is not None), default=None)

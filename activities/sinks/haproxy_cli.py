@@ -7,6 +7,7 @@ management guide, chapters 9.3 and 9.4; what is not written there was measured w
 import asyncio
 import csv
 import io
+import operator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,20 +99,41 @@ class MasterSocket:
         return {row[1]: row[2] for row in rows if len(row) == 3}
 
 
+_COLUMNS = ("pxname", "svname", "addr", "uweight", "bck", "status", "scur", "qcur", "stot", "lastsess")
+
+
 def _rows(answer: str) -> list[ServerRow]:
     if not answer.startswith("# "):
         raise RouterError(f"HAProxy tells no statistics: {answer.splitlines()[0] if answer else 'no answer'}")
-    return [
-        ServerRow(
-            backend=row["pxname"],
-            server=row["svname"],
-            address=row["addr"],
-            weight=int(row["uweight"] or 0),
-            backup=row["bck"] == "1",
-            maintenance=row["status"].startswith("MAINT"),
-            in_flight=int(row["scur"] or 0) + int(row["qcur"] or 0),
-            sessions=int(row["stot"] or 0),
-            idle_s=float(row["lastsess"]) if int(row["lastsess"] or -1) >= 0 else None,
-        )
-        for row in csv.DictReader(io.StringIO(answer.removeprefix("# ")))
-    ]
+    lines = csv.reader(io.StringIO(answer.removeprefix("# ")))
+    head = next(lines)
+    try:
+        take = operator.itemgetter(*(head.index(name) for name in _COLUMNS))
+    except ValueError as error:
+        raise RouterError(f"HAProxy's statistics lack a column: {error}") from error
+    return [_row(*take(line)) for line in lines if line]
+
+
+def _row(
+    backend: str,
+    server: str,
+    address: str,
+    weight: str,
+    backup: str,
+    status: str,
+    current: str,
+    queued: str,
+    total: str,
+    last: str,
+) -> ServerRow:
+    return ServerRow(
+        backend=backend,
+        server=server,
+        address=address,
+        weight=int(weight or 0),
+        backup=backup == "1",
+        maintenance=status.startswith("MAINT"),
+        in_flight=int(current or 0) + int(queued or 0),
+        sessions=int(total or 0),
+        idle_s=float(last) if int(last or -1) >= 0 else None,
+    )

@@ -102,6 +102,9 @@ def config_text(wanted: Wanted, book: Book, map_path: Path) -> bytes:
         "# Written by llmgw: changes by hand are undone.",
         f"# fleet {book.token.fleet}, epoch {book.token.epoch}, seq {book.token.seq}, table {book.digest}",
     ]
+    servers: dict[str, list[Server]] = {}
+    for server in wanted.servers.values():
+        servers.setdefault(server.backend, []).append(server)
     for backend in wanted.backends:
         retry = f"%[str({_retry_key(backend)}),map({map_path},10)]"
         lines += [
@@ -114,7 +117,7 @@ def config_text(wanted: Wanted, book: Book, map_path: Path) -> bytes:
             "  http-request return status 503 content-type application/json "
             f"string '{_NOT_READY}' hdr retry-after \"{retry}\" if {{ nbsrv lt 1 }}",
         ]
-        lines += [f"  server {s.name} {s.line()}" for s in wanted.servers.values() if s.backend == backend]
+        lines += [f"  server {s.name} {s.line()}" for s in servers.get(backend, ())]
     return "\n".join([*lines, ""]).encode()
 
 

@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from activities.outward import RefusedError
 from activities.sinks.addresses import resolve
-from activities.sinks.book import Book, Place, leaving_after
+from activities.sinks.book import Book, Place, leaving_after, stand_ins_for
 from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
@@ -108,7 +108,7 @@ class KeptSink:
                 before = place.read()
                 _refuse(call.token, before)
                 table = _made(offer, before)
-                book = await _next(call.token, table, before, anew=isinstance(offer, RouterTable))
+                book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
                 place.write(book)  # first: from now on nothing older is taken
                 await control.tell(book, before if isinstance(offer, Delta) else None)
                 look = await control.look(book)
@@ -122,24 +122,28 @@ class KeptSink:
     async def watch(self, fleet: str, target: Target, engines: Engines) -> AsyncGenerator[Heard, None]:
         """Look at the router as long as it answers; take idle endpoints out of it, which is harmless twice."""
         place, asked = Place.of_target(target), _Asked(engines)
+        read = _Reader(place)
         async with self._control(place) as control:
             revision = 0
             while True:
                 begun = time.monotonic()
                 async with place.writing(0.0) as mine:
                     # Somebody tells it right now: what it holds in between says nothing.
-                    heard = await self._look(fleet, place, control, asked, revision) if mine else Heard()
+                    heard = await self._look(fleet, place, read.book(), control, asked, revision) if mine else Heard()
                 yield heard
                 revision += 1
                 busy = heard.state is None or any(u.withdrawn for u in heard.state.use)
                 pause_s = LOOK_WHILE_LEAVING_S if busy else LOOK_EVERY_S
                 await asyncio.sleep(max(pause_s, LOOK_SHARE * (time.monotonic() - begun)))
 
-    async def _look(self, fleet: str, place: Place, control: Control, asked: "_Asked", revision: int) -> Heard:
-        book = place.read()
+    async def _look(
+        self, fleet: str, place: Place, book: Book | None, control: Control, asked: "_Asked", revision: int
+    ) -> Heard:
         if book is None:
             return Heard(RouterState(instance="", revision=revision), "the workers' file for it is missing: told anew")
         look = await control.look(book)
+        if book.settings != dict(place.settings):
+            look = replace(look, differs="its settings were changed since it was told")
         use = {} if look.use is None else await asked.complete(book, look.use, look.let_go_after_s)
         now_s = time.time()
         idle = frozenset(
@@ -167,6 +171,21 @@ class KeptSink:
             ),
         )
         return Heard(state, _trouble(book, look))
+
+
+class _Reader:
+    """The book of a place, read again only where it was written again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._version: tuple[int, int, int] | None = None
+        self._book: Book | None = None
+
+    def book(self) -> Book | None:
+        version = self._place.version()
+        if version is None or version != self._version:
+            self._version, self._book = version, self._place.read()
+        return self._book
 
 
 def _trouble(book: Book, look: Look) -> str:
@@ -216,21 +235,24 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
     return made
 
 
-async def _next(token: Token, table: Table, before: Book | None, *, anew: bool) -> Book:
+async def _next(call: PublishCall, table: Table, before: Book | None, *, anew: bool) -> Book:
     """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
     known = {}
     if before is not None and not anew:
         same = (id_ for id_, e in table.endpoints.items() if (b := before.endpoints.get(id_)) and b.url == e.url)
         known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
-    found = await resolve(table.endpoints.values(), known)
+    stand_ins = stand_ins_for(table, call.settings.get("activator"))
+    found = await resolve([*table.endpoints.values(), *stand_ins.values()], known)
     book = Book(
-        token=token,
+        token=call.token,
         digest=table.digest,
         total=table.total,
         models=dict(table.models),
         endpoints=dict(table.endpoints),
         addresses=dict(found.addresses),
         left_out=dict(found.left_out),
+        stand_ins=stand_ins,
+        settings=call.settings,
     )
     return book.model_copy(update={"leaving": leaving_after(before, book, time.time())})
 

@@ -214,4 +214,4 @@ def _is(worker: Worker, spec: WorkerSpec) -> bool:
 def _manifest(book: Book) -> bytes:
     """The discovery file: a worker's address and its model, and no further name."""
     workers = [{"id": e.id, "url": e.url, "model_id": e.models[0]} for e in book.reachable()]
-    return json.dumps({"version": 1, "workers": workers}, indent=1).encode() + b"\n"
+    return json.dumps({"version": 1, "workers": workers}).encode() + b"\n"

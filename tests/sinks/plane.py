@@ -1,7 +1,7 @@
 """The plane's side of the conformance test: it tells through the sink and sees through the pool, as a worker does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from activities.outward import Callers
 from activities.pool import Pool
 from activities.settings import Outward
 from activities.sinks.kinds import sinks, watching
-from activities.sinks.sink import Sink
+from activities.sinks.sink import RouterError, Sink
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
 from llmgw.ids import ReplicaId, RouterId
@@ -21,6 +21,7 @@ from llmgw.wire import Endpoint, RouterTable, TableModel, TableReply, Token
 from tests.sinks.rigs import Rig
 
 SEEN_LIMIT_S = 30.0
+TRIES = 4
 FLEET = "f"
 
 
@@ -58,9 +59,22 @@ class Plane:
 
     async def put_again(self) -> TableReply:
         """Tell the table in force anew, as the backstop does."""
-        self.seq += 1
-        call = self.call(self.seq)
-        return await self.sink.put(call, self.whole(call))
+
+        def put() -> Awaitable[TableReply]:
+            call = self.call(self.seq)
+            return self.sink.put(call, self.whole(call))
+
+        return await self._until_told(put)
+
+    async def _until_told(self, tell: Callable[[], Awaitable[TableReply]]) -> TableReply:
+        """As a lane does: a failed call is made again, under a new token. What is refused stays refused."""
+        for _ in range(TRIES):
+            self.seq += 1
+            try:
+                return await tell()
+            except RouterError as error:
+                last = error
+        raise last
 
     async def patch(
         self, put: Iterable[Endpoint] = (), drop: Iterable[str] = (), models: Iterable[TableModel] = ()
@@ -76,8 +90,7 @@ class Plane:
             put_endpoints=change.put_endpoints,
             drop_endpoints=dropped,
         )
-        self.seq += 1
-        reply = await self.sink.patch(self.call(self.seq, delta))
+        reply = await self._until_told(lambda: self.sink.patch(self.call(self.seq, delta)))
         self.table = after
         return reply
 

@@ -185,6 +185,24 @@ async def test_a_model_that_is_not_ready_is_no_unknown_model(kind: str, tmp_path
             assert "asleep" in " ".join(limits(kind, [asleep], []))
 
 
+@pytest.mark.parametrize("kind", ["haproxy", "envoy"])
+async def test_the_activator_stands_in_for_a_model_without_replicas(kind: str, tmp_path: Path) -> None:
+    async with scene(kind, tmp_path) as (plane, one, _two), engine("activator") as activator:
+        plane.rig.settings = {**plane.rig.settings, "activator": activator.url}
+        plane.look_anew()
+        await plane.sees(lambda s: not plane.holds_table(s))  # its settings were changed: it is told anew
+        await plane.put_again()
+        await plane.patch(drop=["m-1", "m-2"], models=[M.model_copy(update={"state": ModelState.ASLEEP})])
+        await serves(plane, {"activator"})
+        async with streaming(plane, activator) as lines:
+            await plane.patch(put=[one.endpoint], models=[M])
+            await serves(plane, {"m-1"})
+            activator.end.set()
+            assert [line async for line in lines if line][-1] == "data: [DONE]"
+        plane.look_anew()
+        await plane.sees(lambda s: plane.holds_table(s) and s.draining == ())
+
+
 @pytest.mark.parametrize("kind", [kind for kind in RIGS if kind != "native"])
 async def test_what_was_changed_by_hand_is_seen_and_told_anew(kind: str, tmp_path: Path) -> None:
     async with scene(kind, tmp_path) as (plane, _one, _two):
