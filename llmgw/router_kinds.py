@@ -57,6 +57,8 @@ class RouterKind:
 _STATE_FILE = Setting(
     "state", "file where the workers keep what they told it; default: beside the file they write", is_path=True
 )
+ACTIVATOR = "activator"
+_ACTIVATOR = Setting(ACTIVATOR, "base URL of an llmgw router, told in place of models that sleep: it wakes them")
 _FENCED_BY_FILE = (
     "the token is kept in a file of the workers, under a lock: exact among workers of one host or one shared "
     "directory; the router itself refuses nothing"
@@ -85,6 +87,7 @@ _ROWS = (
         (
             Setting("file", "configuration file with the backends, which HAProxy reads with `-f`", True, True),
             Setting("map", "map from model name to backend; default: the file's name with .map", is_path=True),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         weights=True,
@@ -101,6 +104,7 @@ _ROWS = (
         "base URL of its admin interface",
         (
             Setting("directory", "watched directory of cds.yaml, rds.yaml and one EDS file per model", True, True),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         weights=True,
@@ -162,6 +166,7 @@ _ROWS = (
         (
             Setting("health", "base URL of the router: what it has read is then confirmed, not presumed"),
             Setting("routing_logic", "routing_logic of the file; default: roundrobin"),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         drain="by the engine's own gauge, after the file has had time to be read",

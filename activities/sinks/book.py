@@ -52,6 +52,8 @@ class Book(BaseModel):
     left_out: dict[ReplicaId, str] = {}
     """Endpoints without an address, and why."""
     leaving: dict[ReplicaId, Leaving] = {}
+    stand_ins: dict[ReplicaId, Endpoint] = {}
+    """Told beside the table's endpoints: where requests for sleeping models go (`activities.sinks.waking`)."""
 
     @property
     def table(self) -> Table:
@@ -63,7 +65,7 @@ class Book(BaseModel):
 
     def reachable(self) -> list[Endpoint]:
         """Endpoints that can be told, by id."""
-        return [e for id_, e in sorted(self.endpoints.items()) if id_ in self.addresses]
+        return [e for id_, e in sorted({**self.endpoints, **self.stand_ins}.items()) if id_ in self.addresses]
 
     def without(self, idle: frozenset[ReplicaId]) -> "Book":
         """The book once these are known to be idle."""
@@ -74,10 +76,11 @@ def leaving_after(before: Book | None, book: Book, now_s: float) -> dict[Replica
     """What was told before, or was leaving already, and is not in the table now."""
     if before is None:
         return {}
-    found = {id_: gone for id_, gone in before.leaving.items() if id_ not in book.endpoints}
+    told, now = {**before.endpoints, **before.stand_ins}, {*book.endpoints, *book.stand_ins}
+    found = {id_: gone for id_, gone in before.leaving.items() if id_ not in now}
     for id_, address in before.addresses.items():
-        if id_ not in book.endpoints and id_ not in found:
-            found[id_] = Leaving(endpoint=before.endpoints[id_], address=address, at_s=now_s)
+        if id_ not in now and id_ not in found:
+            found[id_] = Leaving(endpoint=told[id_], address=address, at_s=now_s)
     return found
 
 

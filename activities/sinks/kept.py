@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
 from activities.outward import RefusedError
+from activities.sinks import waking
 from activities.sinks.addresses import resolve
 from activities.sinks.book import Book, Place, leaving_after
 from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
 from llmgw.fencing import Fence, compare
-from llmgw.ids import ReplicaId
+from llmgw.ids import ModelName, ReplicaId
 from llmgw.observation import Target
 from llmgw.sentences import names_shown
 from llmgw.table import Table, TableChange
@@ -108,7 +109,8 @@ class KeptSink:
                 before = place.read()
                 _refuse(call.token, before)
                 table = _made(offer, before)
-                book = await _next(call.token, table, before, anew=isinstance(offer, RouterTable))
+                anew = isinstance(offer, RouterTable)
+                book = await _next(call.token, table, before, call.settings.get(waking.SETTING), anew=anew)
                 place.write(book)  # first: from now on nothing older is taken
                 await control.tell(book, before if isinstance(offer, Delta) else None)
                 look = await control.look(book)
@@ -162,11 +164,20 @@ class KeptSink:
                     idle_s=used.idle_s or 0.0,
                     withdrawn=id_ in book.leaving,
                     fleet=fleet,
+                    idle=_is_idle(book, id_, used),
                 )
                 for id_, used in sorted(use.items())
             ),
         )
         return Heard(state, _trouble(book, look))
+
+
+def _is_idle(book: Book, id_: ReplicaId, used: EngineUsage) -> bool:
+    """Whether it was not used for as long as its model wants to know. What nobody can tell of is in use."""
+    endpoint = book.endpoints.get(id_)
+    model = None if endpoint is None else book.models.get(ModelName(endpoint.models[0]))
+    limit_s = None if model is None else model.idle_after_s
+    return limit_s is not None and used.in_flight == 0 and used.idle_s is not None and used.idle_s >= limit_s
 
 
 def _trouble(book: Book, look: Look) -> str:
@@ -216,13 +227,15 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
     return made
 
 
-async def _next(token: Token, table: Table, before: Book | None, *, anew: bool) -> Book:
+async def _next(token: Token, table: Table, before: Book | None, activator: str | None, *, anew: bool) -> Book:
     """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
-    known = {}
+    known, stand_ins = {}, {} if activator is None else waking.stand_ins(table, activator)
+    wanted = {**table.endpoints, **stand_ins}
     if before is not None and not anew:
-        same = (id_ for id_, e in table.endpoints.items() if (b := before.endpoints.get(id_)) and b.url == e.url)
+        told = {**before.endpoints, **before.stand_ins}
+        same = (id_ for id_, e in wanted.items() if (b := told.get(id_)) and b.url == e.url)
         known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
-    found = await resolve(table.endpoints.values(), known)
+    found = await resolve(wanted.values(), known)
     book = Book(
         token=token,
         digest=table.digest,
@@ -231,6 +244,7 @@ async def _next(token: Token, table: Table, before: Book | None, *, anew: bool) 
         endpoints=dict(table.endpoints),
         addresses=dict(found.addresses),
         left_out=dict(found.left_out),
+        stand_ins=stand_ins,
     )
     return book.model_copy(update={"leaving": leaving_after(before, book, time.time())})
 
