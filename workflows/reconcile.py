@@ -54,9 +54,16 @@ T = TypeVar("T")
 class ReconcileWorkflow(OrderHandlers, Queries):
     @workflow.init
     def __init__(
-        self, seed: Seed, catalog: bytes = b"", assignments: bytes = b"", routes: bytes = b"", rest: bytes = b""
+        self,
+        seed: Seed,
+        catalog: bytes = b"",
+        assignments: bytes = b"",
+        routes: bytes = b"",
+        rest: bytes = b"",
+        kept: bytes = b"",
     ) -> None:
-        self.state = FleetState(seed, Parts(catalog, assignments, routes, rest), _now_s())
+        # Carried over by a version with another number of arguments, none of them is decoded by its type.
+        self.state = FleetState(Seed.model_validate(seed), Parts(catalog, assignments, routes, rest, kept), _now_s())
         self._nodes: Lanes[NodeId] = Lanes()
         self._routers: Lanes[RouterId] = Lanes()
         self._news = News()
@@ -73,10 +80,16 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     @workflow.run
     async def run(
-        self, seed: Seed, catalog: bytes = b"", assignments: bytes = b"", routes: bytes = b"", rest: bytes = b""
+        self,
+        seed: Seed,
+        catalog: bytes = b"",
+        assignments: bytes = b"",
+        routes: bytes = b"",
+        rest: bytes = b"",
+        kept: bytes = b"",
     ) -> None:
         """Reconcile until the fleet ends. Cancelling ends it: withdraw, drain, stop, then closed."""
-        del seed, catalog, assignments, routes, rest
+        del seed, catalog, assignments, routes, rest, kept
         while not self.state.ended:
             try:
                 await self._step()
@@ -277,7 +290,8 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         handover.drop(workflow.info().run_id)
         seed, parts = self.state.carried()
         workflow.continue_as_new(
-            args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest], memo=dict(workflow.memo())
+            args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest, parts.kept],
+            memo=dict(workflow.memo()),
         )
 
     async def _somebody_waits(self, rounds: int) -> bool:

@@ -63,7 +63,7 @@ def test_runs_that_began_before_take_up_everything_at_once() -> None:
 
 async def test_bursts_of_signals_replay(client: Client) -> None:
     skin = FleetSkin(
-        {NodeId(n): SimNode(NodeId(n), devices(n, 4), 0.05, 0.05) for n in ("a", "b")},
+        {NodeId(n): SimNode(NodeId(n), devices(n, 4), start_s=0.05, stop_s=0.05) for n in ("a", "b")},
         {RouterId(r): SimRouter(RouterId(r)) for r in ("r1", "r2")},
     )
     replayer = Replayer(
