@@ -44,7 +44,7 @@ PLAN_EVENTS, ORDER_EVENTS, CATALOG_EVENTS = 4, 4, 40
 """What each adds to a history; a catalog counts for its size (256 KB at most) as well."""
 RETRY_PLAN_S = 10.0
 BARRIER_S = 0.001
-MAX_ROUNDS = 5
+MAX_ROUNDS = 2
 """Of judging what keeps coming before a run is continued."""
 
 T = TypeVar("T")
@@ -297,12 +297,14 @@ class ReconcileWorkflow(OrderHandlers, Queries):
     async def _somebody_waits(self, rounds: int) -> bool:
         """Whether anything is left to judge. A plan's result may come together with another input; the moment after
         which none is waited for has to be one that comes in the order of the history: a timer's. Where inputs never
-        cease, those that nobody waits for are carried over unjudged."""
-        if is_ordered():
+        cease it would never come: then signals are carried over unjudged, and the first moment in which no update
+        waits for its verdict is taken."""
+        ceaseless = rounds >= MAX_ROUNDS and is_ordered()
+        if is_ordered() and not ceaseless:
             await workflow.sleep(BARRIER_S, summary="inputs that came meanwhile are judged first")
         while self._take_up_news():
             pass
-        left = bool(self.state.world.inbox) and (rounds < MAX_ROUNDS or not is_ordered())
+        left = bool(self.state.world.inbox) and not ceaseless
         return left or not workflow.all_handlers_finished()
 
     async def _calls_end(self) -> None:
