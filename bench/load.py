@@ -1,9 +1,8 @@
 """Real streams through a real fleet while everything around them changes: how many fail that could have been served.
 
 Temporal, worker, agents, routers and engines are processes; the engines are stubs that say who they are, and a real
-llama.cpp where there is one. Catalogs are
-replaced, models roll, shrink and grow, sleep and wake, nodes drain, the worker is killed, routers are restarted,
-Temporal is away.
+llama.cpp where there is one. Catalogs are replaced, models roll, shrink and grow, sleep and wake, nodes drain, the
+worker is killed, routers are restarted, Temporal is away.
 `python -m bench.load [--replacements 200] [--away-s 60] [--clients 24] [--processes 2] [--strict]`
 """
 
