@@ -1,8 +1,8 @@
 """Real streams through a real fleet while everything around them changes: how many fail that could have been served.
 
-Temporal, worker, agents, routers and engines are processes; the engines are stubs that say who they are. Catalogs are
-replaced, models roll, shrink and grow, sleep and wake, nodes drain, the worker is killed, routers are restarted,
-Temporal is away.
+Temporal, worker, agents, routers and engines are processes; the engines are stubs that say who they are, and a real
+llama.cpp where there is one. Catalogs are replaced, models roll, shrink and grow, sleep and wake, nodes drain, the
+worker is killed, routers are restarted, Temporal is away.
 `python -m bench.load [--replacements 200] [--away-s 60] [--clients 24] [--processes 2] [--strict]`
 """
 
@@ -23,6 +23,7 @@ import aiohttp
 from bench.house import House, house
 from bench.report import Target, report
 from bench.traffic.streams import Crowd
+from workers.tiny_model import write_tiny_gguf
 
 TOKENS = 20
 TOKEN_S = 0.04
@@ -38,6 +39,8 @@ class Scale:
     away_s: float = 60.0
     clients: int = 24
     wakes: int = 20
+    real: bool = False
+    """With a model on a real llama.cpp, which rolls too."""
 
 
 def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s: float = 0.2) -> dict[str, object]:
@@ -49,6 +52,22 @@ def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s
         "replicas": {"min": replicas, "max": 4},
         "profiles": [profile],
     }
+
+
+def llama() -> Path | None:
+    """The llama.cpp server beside this Python, where there is one."""
+    found = Path(sys.executable).parent / "llama-server-vulkan"
+    return found if found.exists() else None
+
+
+def real(folder: Path, build: int) -> dict[str, object]:
+    """Two replicas of a tiny model on a real llama.cpp."""
+    path = folder / "real.gguf"
+    if not path.exists():
+        write_tiny_gguf(path, "and so it went on ,", loop=True, n_embd=64, n_layer=2)
+    profile = {"name": "p", "engine": "llama.cpp", "executable": str(llama())}
+    profile |= {"args": ["-t", "1", "-np", "4", "-c", "4096"], "env": {"BUILD": str(build)}}  # type: ignore[dict-item]
+    return {**model("real", 2), "profiles": [profile], "weights": f"file://{path}"}
 
 
 def sleeper(name: str) -> dict[str, object]:
@@ -74,6 +93,7 @@ class Load:
         served = [model(n, self.replicas[n], build=self.builds.get(n, 0), weight=weight) for n in MODELS]
         beside = [model(f"beside-{self.extra}", 1)] if self.extra else []
         beside += [sleeper("naps")] if self.naps else []
+        beside += [real(self.home.folder, self.builds.get("rolls", 0))] if self.scale.real else []
         return self.home.catalog(*served, *beside, policy={"removal_grace_s": 0.5})
 
     async def settled(self) -> None:
@@ -198,11 +218,13 @@ async def under_load(folder: Path, scale: Scale, steps: Sequence[str], flags: Se
         load = Load(home, scale)
         await home.fleet.apply(load.catalog())
         await load.settled()
-        await home.until_listed(dict.fromkeys(MODELS, "ready"))
-        names = {n: frozenset({m}) for m in MODELS for n in (m, f"{m}-alias")}
+        models = (*MODELS, "real") if scale.real else MODELS
+        await home.until_listed(dict.fromkeys(models, "ready"))
+        names = {n: frozenset({m}) for m in models for n in (m, f"{m}-alias")}
+        plain = frozenset({"real", "real-alias"})
         urls = [home.url(router) for router in home.routers]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as http:
-            crowd = Crowd(http, urls, names, TOKENS, lambda: f" while {load.now}")
+            crowd = Crowd(http, urls, names, TOKENS, plain, lambda: f" while {load.now}")
             load.crowd = crowd
             asking = asyncio.create_task(crowd.run(scale.clients))
             try:
@@ -251,7 +273,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1, help="of each router")
     parser.add_argument("--strict", action="store_true", help="exit 1 where a stream failed")
     given = parser.parse_args()
-    scale = Scale(given.replacements, given.rolls, given.away_s, given.clients, given.wakes)
+    scale = Scale(given.replacements, given.rolls, given.away_s, given.clients, given.wakes, real=llama() is not None)
     flags = ("--processes", str(given.processes)) if given.processes > 1 else ()
     return asyncio.run(run(scale, flags, strict=given.strict))
 

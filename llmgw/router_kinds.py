@@ -57,9 +57,8 @@ class RouterKind:
 _STATE_FILE = Setting(
     "state", "file where the workers keep what they told it; default: beside the file they write", is_path=True
 )
-_ACTIVATOR = Setting(
-    "activator", "base URL of an llmgw router: requests for models without a replica go there, wait, and wake them"
-)
+ACTIVATOR = "activator"
+_ACTIVATOR = Setting(ACTIVATOR, "base URL of an llmgw router, told in place of models that sleep: it wakes them")
 _FENCED_BY_FILE = (
     "the token is kept in a file of the workers, under a lock: exact among workers of one host or one shared "
     "directory; the router itself refuses nothing"
@@ -167,6 +166,7 @@ _ROWS = (
         (
             Setting("health", "base URL of the router: what it has read is then confirmed, not presumed"),
             Setting("routing_logic", "routing_logic of the file; default: roundrobin"),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
         drain="by the engine's own gauge, after the file has had time to be read",

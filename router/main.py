@@ -22,7 +22,7 @@ from router.board import Board
 from router.disk import Disk, InUseError
 from router.keeper import Keeper
 from router.settings import Settings, SettingsError, read
-from router.sockets import BACKLOG, listening, stop_listening
+from router.sockets import BACKLOG, allow_many, listening, stop_listening
 
 _log = structlog.get_logger("llmgw.router")
 CLOSE_S = 5.0
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     logs.configure()
+    allow_many()
     run = _run_alone(settings) if settings.processes == 1 else _run_several(settings, argv)
     try:
         uvloop.run(run)

@@ -2,6 +2,8 @@
 noticed within half a minute. Its requests would count as in flight, and hold up a drain, for hours otherwise."""
 
 import asyncio
+import contextlib
+import resource
 import socket
 
 from aiohttp import AddrInfoType, web
@@ -17,6 +19,13 @@ _KEEP_ALIVE: tuple[tuple[tuple[int, int], int], ...] = (
     ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
     ((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT), 30_000),
 )
+
+
+def allow_many() -> None:
+    """As many sockets as this process may have: each stream takes two, and the usual limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they say
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def to_engine(address: AddrInfoType) -> socket.socket:

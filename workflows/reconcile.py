@@ -11,6 +11,7 @@ depend on their order. For the same reason no timer and no activity is ever canc
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ PLAN_EVENTS, ORDER_EVENTS, CATALOG_EVENTS = 4, 4, 40
 """What each adds to a history; a catalog counts for its size (256 KB at most) as well."""
 RETRY_PLAN_S = 10.0
 BARRIER_S = 0.001
+MAX_ROUNDS = 2
+"""Of judging what keeps coming before a run is continued."""
 
 T = TypeVar("T")
 
@@ -280,7 +283,9 @@ class ReconcileWorkflow(OrderHandlers, Queries):
     async def _continue(self) -> None:
         """Give running calls 3 s, answer everybody who waits, and go on in a new run."""
         await self._calls_end()
-        while await self._somebody_waits():
+        for rounds in itertools.count():
+            if not await self._somebody_waits(rounds):
+                break
             await self._judge_only()
         handover.drop(workflow.info().run_id)
         seed, parts = self.state.carried()
@@ -289,14 +294,18 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             memo=dict(workflow.memo()),
         )
 
-    async def _somebody_waits(self) -> bool:
+    async def _somebody_waits(self, rounds: int) -> bool:
         """Whether anything is left to judge. A plan's result may come together with another input; the moment after
-        which none is waited for has to be one that comes in the order of the history: a timer's."""
-        if is_ordered():
+        which none is waited for has to be one that comes in the order of the history: a timer's. Where inputs never
+        cease it would never come: then signals are carried over unjudged, and the first moment in which no update
+        waits for its verdict is taken."""
+        ceaseless = rounds >= MAX_ROUNDS and is_ordered()
+        if is_ordered() and not ceaseless:
             await workflow.sleep(BARRIER_S, summary="inputs that came meanwhile are judged first")
         while self._take_up_news():
             pass
-        return bool(self.state.world.inbox) or not workflow.all_handlers_finished()
+        left = bool(self.state.world.inbox) and not ceaseless
+        return left or not workflow.all_handlers_finished()
 
     async def _calls_end(self) -> None:
         """Wait for running calls, but not for ever: tokens and levels make it safe to abandon them."""

@@ -7,7 +7,6 @@ router should hold, so that the router can be compared with it; and it remembers
 import asyncio
 import contextlib
 import fcntl
-import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -102,20 +101,6 @@ def leaving_after(before: Book | None, book: Book, now_s: float) -> dict[Replica
         if endpoint.id not in there and endpoint.id not in found:
             found[endpoint.id] = Leaving(endpoint=endpoint, address=before.addresses[endpoint.id], at_s=now_s)
     return found
-
-
-def stand_ins_for(table: Table, activator: str | None) -> dict[ReplicaId, Endpoint]:
-    """An endpoint at the activator for each model without one of its own."""
-    if activator is None:
-        return {}
-    served = {endpoint.models[0] for endpoint in table.endpoints.values()}
-    return {
-        (id_ := ReplicaId(f"activator-{hashlib.sha256(name.encode()).hexdigest()[:12]}")): Endpoint(
-            id=id_, url=activator.rstrip("/"), models=(name, *model.aliases), served_name=name, engine="llmgw"
-        )
-        for name, model in table.models.items()
-        if name not in served
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from activities.outward import RefusedError
+from activities.sinks import waking
 from activities.sinks.addresses import resolve
-from activities.sinks.book import Book, Place, leaving_after, stand_ins_for
+from activities.sinks.book import Book, Place, leaving_after
 from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
 from llmgw.fencing import Fence, compare
-from llmgw.ids import ReplicaId
+from llmgw.ids import ModelName, ReplicaId
 from llmgw.observation import Target
 from llmgw.sentences import names_shown
 from llmgw.table import Table, TableChange
@@ -166,6 +167,7 @@ class KeptSink:
                     idle_s=used.idle_s or 0.0,
                     withdrawn=id_ in book.leaving,
                     fleet=fleet,
+                    idle=_is_idle(book, id_, used),
                 )
                 for id_, used in sorted(use.items())
             ),
@@ -186,6 +188,14 @@ class _Reader:
         if version is None or version != self._version:
             self._version, self._book = version, self._place.read()
         return self._book
+
+
+def _is_idle(book: Book, id_: ReplicaId, used: EngineUsage) -> bool:
+    """Whether it was not used for as long as its model wants to know. What nobody can tell of is in use."""
+    endpoint = book.endpoints.get(id_)
+    model = None if endpoint is None else book.models.get(ModelName(endpoint.models[0]))
+    limit_s = None if model is None else model.idle_after_s
+    return limit_s is not None and used.in_flight == 0 and used.idle_s is not None and used.idle_s >= limit_s
 
 
 def _trouble(book: Book, look: Look) -> str:
@@ -237,12 +247,14 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
 
 async def _next(call: PublishCall, table: Table, before: Book | None, *, anew: bool) -> Book:
     """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
-    known = {}
+    activator = call.settings.get(waking.SETTING)
+    known, stand_ins = {}, {} if activator is None else waking.stand_ins(table, activator)
+    wanted = {**table.endpoints, **stand_ins}
     if before is not None and not anew:
-        same = (id_ for id_, e in table.endpoints.items() if (b := before.endpoints.get(id_)) and b.url == e.url)
+        told = {**before.endpoints, **before.stand_ins}
+        same = (id_ for id_, e in wanted.items() if (b := told.get(id_)) and b.url == e.url)
         known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
-    stand_ins = stand_ins_for(table, call.settings.get("activator"))
-    found = await resolve([*table.endpoints.values(), *stand_ins.values()], known)
+    found = await resolve(wanted.values(), known)
     book = Book(
         token=call.token,
         digest=table.digest,

@@ -8,8 +8,9 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
@@ -39,6 +40,8 @@ class Crowd:
     routers: Sequence[str]
     names: dict[str, frozenset[str]]
     tokens: int = 20
+    plain: frozenset[str] = frozenset()
+    """Names whose engines do not say who they are."""
     what_happens: Callable[[], str] = lambda: ""
     """What goes on in the house at this moment: part of the cause."""
     pause_s: Callable[[random.Random], float] = lambda _: 0.0
@@ -60,7 +63,8 @@ class Crowd:
 
     async def ask(self, name: str, routers: Sequence[str]) -> None:
         """One stream from the first of `routers` that takes connections, counted."""
-        body = {"model": name, "stream": True, "max_tokens": self.tokens}
+        messages = [{"role": "user", "content": "Go on."}]
+        body = {"model": name, "messages": messages, "stream": True, "max_tokens": self.tokens}
         during = self.what_happens()
         for router in routers:
             try:
@@ -77,23 +81,54 @@ class Crowd:
     async def _read(self, name: str, answer: aiohttp.ClientResponse, during: str) -> None:
         if answer.status != 200:
             return self.count.fail(f"{answer.status}{during}", f"{name}: {(await answer.text())[:200]}")
-        replica, pieces, is_done = answer.headers.get("x-llmgw-replica", ""), 0, False
-        async for line in answer.content:
-            if not line.startswith(b"data: "):
-                continue
-            if line.startswith(b"data: [DONE]"):
-                is_done = True
-                continue
-            piece = json.loads(line[6:])
-            said = piece["choices"][0]["delta"]["content"].strip()
-            who, _, number = said.rpartition(":")
-            if piece["model"] not in self.names[name] or who.partition("@")[0] != replica:
-                return self.count.fail(f"misdirected{during}", f"{name} got {piece['model']} of {who}, said {replica}")
-            if int(number) != pieces:
-                return self.count.fail(f"out of order{during}", f"{name}: piece {number} after {pieces}")
-            pieces += 1
-        if not is_done or pieces != self.tokens:
-            return self.count.fail(f"truncated{during}", f"{name}: {pieces} pieces of {self.tokens} from {replica}")
+        replica = answer.headers.get("x-llmgw-replica", "")
+        read = _plainly if name in self.plain else _strictly
+        wrong = await read(answer, self.names[name], replica, self.tokens)
+        if wrong is not None:
+            cause, detail = wrong
+            return self.count.fail(f"{cause}{during}", f"{name} from {replica}: {detail}")
         self.count.whole += 1
         self.count.replicas[replica] += 1
         return None
+
+
+Wrong = tuple[str, str]
+"""A cause, and what was seen."""
+
+
+async def _strictly(answer: aiohttp.ClientResponse, models: frozenset[str], replica: str, tokens: int) -> Wrong | None:
+    """A stub's stream: every piece there, in order, of the replica that the router named."""
+    pieces, is_done = 0, False
+    async for piece in _pieces(answer):
+        if piece is None:
+            is_done = True
+            continue
+        who, _, number = piece["choices"][0]["delta"]["content"].strip().rpartition(":")
+        if piece["model"] not in models or who.partition("@")[0] != replica:
+            return "misdirected", f"{piece['model']} of {who}"
+        if int(number) != pieces:
+            return "out of order", f"piece {number} after {pieces}"
+        pieces += 1
+    return None if is_done and pieces == tokens else ("truncated", f"{pieces} pieces of {tokens}")
+
+
+async def _plainly(answer: aiohttp.ClientResponse, models: frozenset[str], replica: str, tokens: int) -> Wrong | None:
+    """Another engine's stream: of the right model, with text, a reason for its end, and the end itself."""
+    text, reason, is_done = "", "", False
+    async for piece in _pieces(answer):
+        if piece is None:
+            is_done = True
+            continue
+        if piece["model"] not in models or replica.rpartition("-")[0] not in models:
+            return "misdirected", f"{piece['model']} of {replica}"
+        for choice in piece["choices"]:
+            text += choice["delta"].get("content") or ""
+            reason = choice["finish_reason"] or reason
+    return None if is_done and reason and text else ("truncated", f"{len(text)} characters of {tokens} tokens")
+
+
+async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any] | None]:
+    """The stream's documents; None for the end that it says."""
+    async for line in answer.content:
+        if line.startswith(b"data: "):
+            yield None if line.startswith(b"data: [DONE]") else json.loads(line[6:])

@@ -1,10 +1,14 @@
 """Sleep and waking: clients wake what sleeps, what nobody uses goes back to sleep, and nothing else does either."""
 
+import random
 from typing import Any
+
+import pytest
 
 from llmgw.ids import ModelName, RouterId
 from llmgw.waking import REST_S
 from llmgw.wire import ModelState
+from sim import faults, story
 from sim.fleet import SimFleet
 from sim.router import SimRouter
 
@@ -225,3 +229,40 @@ def test_an_idle_time_alone_changes_no_digest_of_a_table_row() -> None:
     f = running(model("m", 1))
     assert "idle_after_s" not in f.world.table.models[M].model_dump(exclude_defaults=True)
     assert f.world.table.models[M].state is ModelState.READY
+
+
+NOT_TOLD = ("catalog", "bad version", "good version", "promote", "revert", "spoil record", "end spoilt")
+"""Happenings that would take the sleeper out of the catalog, or that its operator has to end."""
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_goes_wrong_a_sleeper_wakes_when_it_is_asked_for_and_sleeps_again(seed: int) -> None:
+    """Clients ask and stop asking all through a story of faults; no promise is broken, and afterwards it works."""
+    rng, made = random.Random(seed), story.fleet(seed)
+    start_s = made.now_s
+    raw = faults.catalog(made, 0)
+    nap = {"name": "nap", "engine": "stub", "args": ["nap"]}
+    models = [*raw["models"], model("nap", {"min": 0, "max": 1}, devices=0, idle_timeout_s=30.0, profile=nap)]  # type: ignore[misc]
+    made.catalog({**raw, "models": models})
+    for happening in story.story(seed):
+        if happening.what in NOT_TOLD:
+            continue
+        made.run(max(0.0, start_s + happening.at_s - made.now_s))
+        faults.WHAT[happening.what](made, happening)
+        for one in made.routers.values():
+            if rng.random() < 0.4:
+                one.ask("nap")
+            elif rng.random() < 0.5:
+                one.rest()
+        made.settle()
+    made.run(max(0.0, start_s + faults.TROUBLE_S - made.now_s))
+    made.go_on()
+    made.run(story.CALM_S)
+    for one in made.routers.values():
+        one.ask("nap")
+    made.run(REST_S + story.CALM_S)
+    assert state(made, "nap") == "ready"
+    for one in made.routers.values():
+        one.rest()
+    made.run(60)
+    assert (state(made, "nap"), ids(made, "nap")) == ("asleep", set())

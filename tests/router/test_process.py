@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -99,3 +100,14 @@ async def test_bad_settings_end_it_with_all_problems() -> None:
     assert bad.returncode == 2
     assert told.startswith(b"the router cannot start:")
     assert len(told.splitlines()) == 3
+
+
+async def test_a_router_may_have_as_many_sockets_as_the_system_allows(tmp_path: Path) -> None:
+    few = ("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh")
+    argv = (sys.executable, "-m", "router.main", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path))
+    started = await asyncio.create_subprocess_exec(*few, *argv, stderr=asyncio.subprocess.PIPE)
+    await Process(started, "").said("router listening")
+    soft, hard = resource.prlimit(started.pid, resource.RLIMIT_NOFILE)
+    started.terminate()
+    await started.communicate()
+    assert soft == hard > 256

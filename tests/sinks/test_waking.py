@@ -1,0 +1,64 @@
+"""Waking through other routers: they pass requests for sleeping models to one of ours, which holds them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from activities.sinks.waking import stand_ins
+from llmgw import table as tables
+from llmgw.ids import ModelName
+from llmgw.wire import Endpoint, ModelState, TableModel
+from tests.sinks.agent import agent
+from tests.sinks.plane import plane_of
+from tests.sinks.rigs import running
+from tests.sinks.stubs import engine
+from tests.sinks.test_conformance import ask, serves, who
+
+ASLEEP = TableModel(name=ModelName("m"), state=ModelState.ASLEEP)
+READY = TableModel(name=ModelName("m"), state=ModelState.READY, idle_after_s=1.0)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["haproxy", "envoy"])
+async def test_a_request_through_another_router_wakes_its_model_and_is_answered(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "edge").mkdir()
+    (tmp_path / "activator").mkdir()
+    async with (
+        engine("m-1") as one,
+        agent([one]) as agent_url,
+        running("native", tmp_path / "activator") as ours,
+        running(kind, tmp_path / "edge") as edge,
+    ):
+        edge.settings = {**edge.settings, "activator": ours.door}
+        async with plane_of(ours, agent_url) as activator, plane_of(edge, agent_url) as plane:
+            await activator.put([ASLEEP], [])
+            assert (await plane.put([ASLEEP], [])).digest == plane.table.digest
+            await plane.sees(plane.holds_table)
+            waiting = asyncio.create_task(ask(plane))
+            await activator.sees(lambda seen: seen.asked == ("m",))
+            await activator.put([READY], [one.endpoint])
+            assert (await plane.put([READY], [one.endpoint])).digest == plane.table.digest
+            assert who(await waiting) == "m-1"
+            await plane.sees(plane.holds_table)
+            await serves(plane, {"m-1"})
+            await plane.sees(lambda seen: seen.idle == ("m-1",))
+            await activator.sees(lambda seen: seen.idle == ("m-1",) and seen.asked == ())
+
+
+def test_only_models_that_a_request_can_wake_get_a_stand_in() -> None:
+    models = [
+        TableModel(name=ModelName("asleep"), aliases=("a",), state=ModelState.ASLEEP),
+        TableModel(name=ModelName("starting"), state=ModelState.STARTING),
+        TableModel(name=ModelName("ready"), state=ModelState.READY),
+        TableModel(name=ModelName("broken"), state=ModelState.UNAVAILABLE),
+    ]
+    served = Endpoint.model_validate(
+        {"id": "ready-1", "url": "http://h:1", "models": ("ready",), "served_name": "ready", "engine": "stub"}
+    )
+    found = stand_ins(tables.build(models, [served]), "http://wakes:8080/")
+    assert sorted((e.models, e.served_name, e.url) for e in found.values()) == [
+        (("asleep", "a"), "asleep", "http://wakes:8080"),
+        (("starting",), "starting", "http://wakes:8080"),
+    ]
+    assert len(found) == 2, "each has an id of its own"
