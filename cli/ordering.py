@@ -25,6 +25,7 @@ from cli.looking import show_listing
 from cli.output import AsJson, AsYaml, Form, form_of, text_of
 from cli.outside import Session
 from cli.releasing import release
+from cli.restoring import restore
 from cli.teaching import told
 from cli.verdicts import is_taken, print_verdict
 from llmgw.order import Order
@@ -33,6 +34,7 @@ from llmgw.orders import ORDERS, parse_order
 PANEL = "Change"
 GROUPS: Mapping[str, str] = {
     "nodes": "List nodes; add, remove, confirm and release them.",
+    "devices": "List devices: kind, memory, which replica holds them; take quarantined ones into use again.",
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
 
@@ -75,6 +77,7 @@ def add_to(app: typer.Typer) -> None:
         text = "\n\n".join(part for part in (f"{order.description}.", SHAPES.get(name, Shape()).note) if part)
         home.command(command, help=text, rich_help_panel=PANEL if home is app else None)(_command(order))
     groups["nodes"].command("release", help=told(release))(release)
+    groups["devices"].command("restore", help=told(restore))(restore)
 
 
 def _listing(name: str) -> Callable[..., None]:
