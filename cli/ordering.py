@@ -8,7 +8,7 @@ themselves.
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -37,6 +37,9 @@ GROUPS: Mapping[str, str] = {
     "devices": "List devices: kind, memory, which replica holds them; take quarantined ones into use again.",
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
+
+ALSO: Mapping[str, Sequence[str]] = {"--for": ("--until",)}
+"""Other names of an option, as it reads better with a time than with a duration."""
 
 Fields = dict[str, Any]
 
@@ -156,10 +159,11 @@ def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool)
     metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
     told: dict[str, Any] = {"help": info.description, "metavar": metavar}
     if name.endswith("_s"):
-        told |= {"parser": seconds, "help": f"{info.description} For example 10m."}
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m, or 18:00."}
     elif form is typer.Argument:
         told["metavar"] = name.upper()
-    made = form(flag, **told) if form is typer.Option else form(**told)
+    flags = (flag, *ALSO.get(flag, ()))
+    made = form(*flags, **told) if form is typer.Option else form(**told)
     if required:
         return _parameter(name, Annotated[annotation, made])
     if kind is bool:
