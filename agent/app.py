@@ -21,7 +21,17 @@ from agent.limits import Limits, Rate
 from agent.node import Node
 from agent.reports import as_line
 from llmgw.ids import ReplicaId
-from llmgw.wire import BEAT_S, BatchReply, CommandBatch, EngineState, ErrorCode, ErrorReply, NodeReport, Release
+from llmgw.wire import (
+    BEAT_S,
+    BatchReply,
+    CommandBatch,
+    EngineState,
+    ErrorCode,
+    ErrorReply,
+    NodeReport,
+    Release,
+    Restore,
+)
 
 MOST_LINES = 10_000
 _LINE_BYTES = 512
@@ -91,6 +101,12 @@ def _serve_commands(app: FastAPI, commands: Commands) -> None:
     async def release(order: Release) -> Response:
         """Give the agent up for another installation; `owner` must name the present one."""
         await commands.release(order)
+        return Response(status_code=204)
+
+    @app.post("/v1/restore", status_code=204, responses={**errors}, tags=["commands"])
+    async def restore(order: Restore) -> Response:
+        """Take a quarantined device into use again; refused while a process of ours lives on it."""
+        await commands.restore(order)
         return Response(status_code=204)
 
 

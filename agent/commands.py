@@ -17,7 +17,7 @@ from agent.ports import NoPort
 from agent.proc import Census, boottime_s
 from agent.replica import Replica
 from llmgw.fencing import Fence, compare, owner_of
-from llmgw.ids import ReplicaId
+from llmgw.ids import DeviceId, ReplicaId
 from llmgw.wire import (
     BatchReply,
     Command,
@@ -34,6 +34,7 @@ from llmgw.wire import (
     RefusalCode,
     Release,
     RemoveWeights,
+    Restore,
     Start,
     Stop,
     Token,
@@ -91,6 +92,21 @@ class Commands:
             staged = _Staged(token_before=held)
             await self._write_down(staged)
             self._node.note_head()
+
+    async def restore(self, order: Restore) -> None:
+        """Lift the quarantine of a device whose memory did not come back. Raises BatchRefused, also while a process
+        of ours lives on it: that is no matter of belief."""
+        async with self._turn:
+            held = [r for r in self._node.replicas.values() if r.stuck and _claims(r, order.device)]
+            if not held:
+                raise self._refused(409, ErrorCode.INVALID, f"device {order.device} is not quarantined")
+            census = await self._node.census.take()
+            for replica in held:
+                if left := processes_of(replica.record, self._node.settings.node, census):
+                    text = f"{replica.record.replica} still runs as pid {left[0].pid} ({left[0].name})"
+                    raise self._refused(409, ErrorCode.INVALID, f"{text}: the device is free once that has ended")
+            for replica in held:
+                replica.believe_free()
 
     # --- the door --------------------------------------------------------------------------------------------------
 
@@ -267,6 +283,10 @@ def _refused(subject: str, refusal: Refusal) -> CommandResult:
 
 def _owner(mark: Mark) -> Owner:
     return Owner(installation=mark.installation, fleet=mark.fleet)
+
+
+def _claims(replica: Replica, device: DeviceId) -> bool:
+    return any(claim.device == device for claim in replica.record.start.claims)
 
 
 def _foreign_text(owner: Owner) -> str:

@@ -145,6 +145,11 @@ class Replica:
         self._set(EngineState.STOPPING, self.record.stop.reason if self.record.stop else "")
         self._go(self._end())
 
+    def believe_free(self) -> None:
+        """Somebody says that what its devices' memory still shows is not its own: that is waited for no longer."""
+        self.freed = True
+        self._go(self._end() if self.record.stop is not None else self._wait_until_free())
+
     def detach(self) -> None:
         """Let go of the engine without touching it: the agent ends, the fleet does not."""
         if self._task is not None:

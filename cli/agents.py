@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # late, for a quick `llmgw --help`
 
 STATE_PATH = "/v1/state"
 RELEASE_PATH = "/v1/release"
+RESTORE_PATH = "/v1/restore"
 MOST_LINES = 10_000
 
 
@@ -50,6 +51,12 @@ def release_at(session: Session, url: str, owner: str) -> None:
     installation, _, fleet = owner.partition("/")
     body = {"owner": {"installation": installation, "fleet": fleet}}
     with _asked(session, "POST", f"{url.rstrip('/')}{RELEASE_PATH}", body=body):
+        pass
+
+
+def restore_at(session: Session, url: str, device: str) -> None:
+    """Have the agent at `url` take a quarantined device into use again. `CommandError` when it does not."""
+    with _asked(session, "POST", f"{url.rstrip('/')}{RESTORE_PATH}", body={"device": device}):
         pass
 
 

@@ -24,7 +24,8 @@ INTRODUCTION = """# The command line
 * **Output.** Tables fit the terminal; from 120 columns on they show everything. Piped, each row is one line without
   colours (`COLUMNS` sets another width; `NO_COLOR` is heeded). `--json` and `--yaml` print the same for programs, with
   ages and durations in seconds. What is wrong, or worth a look, goes to standard error.
-* **Durations** are `90` (seconds), `90s`, `10m`, `1h30m` or `2d`.
+* **Durations** are `90` (seconds), `90s`, `10m`, `1h30m` or `2d`; or the time at which they end, by your clock:
+  `18:00`, `2027-01-31T18:00`.
 * **Completion.** `llmgw --install-completion` installs it for your shell.
 
 ```console

@@ -8,7 +8,7 @@ themselves.
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from cli.looking import show_listing
 from cli.output import AsJson, AsYaml, Form, form_of, text_of
 from cli.outside import Session
 from cli.releasing import release
+from cli.restoring import restore
 from cli.teaching import told
 from cli.verdicts import is_taken, print_verdict
 from llmgw.order import Order
@@ -33,8 +34,12 @@ from llmgw.orders import ORDERS, parse_order
 PANEL = "Change"
 GROUPS: Mapping[str, str] = {
     "nodes": "List nodes; add, remove, confirm and release them.",
+    "devices": "List devices: kind, memory, which replica holds them; take quarantined ones into use again.",
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
+
+ALSO: Mapping[str, Sequence[str]] = {"--for": ("--until",)}
+"""Other names of an option, as it reads better with a time than with a duration."""
 
 Fields = dict[str, Any]
 
@@ -49,8 +54,6 @@ class Shape:
     """Required fields that may be left out, and who is asked then."""
     note: str = ""
     """Said in the help, below the order's own line."""
-    also: Mapping[str, str] = field(default_factory=dict)
-    """A second flag for a field."""
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -60,7 +63,7 @@ SHAPES: Mapping[str, Shape] = {
         note="Without --id the agent at that URL is asked which node it is.",
     ),
     "routers-add": Shape(("url",)),
-    "scale": Shape(("model", "replicas"), also={"for_s": "--until"}),
+    "scale": Shape(("model", "replicas")),
     "pull": Shape(note="The node fetches in the background; its answer in `llmgw status` says that it has begun."),
     "remove-weights": Shape(note="The node answers for each path; `llmgw status` shows what it answered."),
 }
@@ -78,6 +81,7 @@ def add_to(app: typer.Typer) -> None:
         text = "\n\n".join(part for part in (f"{order.description}.", SHAPES.get(name, Shape()).note) if part)
         home.command(command, help=text, rich_help_panel=PANEL if home is app else None)(_command(order))
     groups["nodes"].command("release", help=told(release))(release)
+    groups["devices"].command("restore", help=told(restore))(restore)
 
 
 def _listing(name: str) -> Callable[..., None]:
@@ -138,7 +142,7 @@ def _parameters(order: type[Order], shape: Shape) -> list[inspect.Parameter]:
     return [
         _parameter("context", typer.Context),
         *(_given(name, fields[name], typer.Argument, fields[name].is_required()) for name in arguments),
-        *(_given(n, fields[n], typer.Option, _must(n, fields[n], shape), shape.also.get(n)) for n in options),
+        *(_given(n, fields[n], typer.Option, _must(n, fields[n], shape)) for n in options),
         _parameter("as_json", AsJson, False),
         _parameter("as_yaml", AsYaml, False),
     ]
@@ -148,20 +152,18 @@ def _must(name: str, info: FieldInfo, shape: Shape) -> bool:
     return info.is_required() and name not in shape.asked
 
 
-def _given(
-    name: str, info: FieldInfo, form: Callable[..., Any], required: bool, also: str | None = None
-) -> inspect.Parameter:
-    """The parameter for one field: an argument or an option, whichever `form` makes. `also`: a second flag."""
+def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool) -> inspect.Parameter:
+    """The parameter for one field: an argument or an option, whichever `form` makes."""
     kind = _kind(info)
     annotation: Any = list[str] if kind in (dict, tuple) else kind
     flag = f"--{name.removesuffix('_s').removesuffix('s' if kind is dict else '').replace('_', '-')}"
     metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
     told: dict[str, Any] = {"help": info.description, "metavar": metavar}
     if name.endswith("_s"):
-        told |= {"parser": seconds, "help": f"{info.description} For example 10m or 18:00."}
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m, or 18:00."}
     elif form is typer.Argument:
         told["metavar"] = name.upper()
-    flags = (flag, also) if also is not None else (flag,)
+    flags = (flag, *ALSO.get(flag, ()))
     made = form(*flags, **told) if form is typer.Option else form(**told)
     if required:
         return _parameter(name, Annotated[annotation, made])

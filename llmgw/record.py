@@ -68,7 +68,18 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         hostname=node.hostname,
         version=node.version,
         at_s=now_s,
+        since=_since(before, node, now_s),
     )
+
+
+def _since(before: Seen | None, node: NodeSeen, now_s: float) -> Mapping[ReplicaId, float]:
+    """A replica that is still in the state it was in keeps the moment; reports come without ages of their own."""
+    states = {} if before is None else {row.replica: row.state for row in before.replicas}
+    known: Mapping[ReplicaId, float] = {} if before is None else before.since
+    return {
+        row.replica: known.get(row.replica, now_s) if states.get(row.replica) is row.state else now_s - row.state_age_s
+        for row in node.replicas
+    }
 
 
 def _router_seen(world: World, facts: RouterFacts, seen: RouterSeen) -> RouterFacts:

@@ -7,6 +7,7 @@ Agent   GET  /v1/state?instance=&revision=   held NDJSON: a `NodeReport` per cha
         POST /v1/commands                    `CommandBatch` -> `BatchReply`; 409/403 -> `ErrorReply`
         GET  /v1/replicas/{id}/logs          text/plain, `?lines=` and `?follow=1`
         POST /v1/release                     `Release` -> 204: forget the owner
+        POST /v1/restore                     `Restore` -> 204: take a quarantined device into use again
 Router  PUT  /v1/table                       `RouterTable` -> `TableReply`; 409/403 -> `ErrorReply`
         PATCH /v1/table                      `TablePatch` -> `TableReply`
         GET  /v1/state?instance=&revision=   held NDJSON of `RouterState`, an empty line each BEAT_S
@@ -286,6 +287,12 @@ class Release(Wire):
     """Give the agent up for another installation. `owner` must name the present one: a guard against a mix-up."""
 
     owner: Owner
+
+
+class Restore(Wire):
+    """Lift a quarantine: somebody has looked and says that the device is as free as it will be."""
+
+    device: DeviceId
 
 
 # --- what a node says ----------------------------------------------------------------------------------------------

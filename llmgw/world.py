@@ -202,6 +202,8 @@ class Seen:
     version: str = ""
     at_s: float | None = None
     """Workflow time at which this revision came: the ages in it have grown since. Only shown, never decided on."""
+    since: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """Since when each replica is in its state, as far as this run has seen it. Only shown, like `at_s`."""
 
 
 @dataclass(frozen=True, slots=True)

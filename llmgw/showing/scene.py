@@ -48,6 +48,8 @@ class Scene:
     def reported_age_s(self, row: ReplicaReport, node: NodeId) -> float:
         """How long the engine has been in the state that was reported, now."""
         seen = self.world.seen.get(node)
+        if seen is not None and row.replica in seen.since:
+            return self.age_s(seen.since[row.replica])
         since_report_s = 0.0 if seen is None or seen.at_s is None else max(0.0, self.now_s - seen.at_s)
         return round(row.state_age_s + since_report_s, 1)
 

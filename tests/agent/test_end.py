@@ -55,6 +55,9 @@ async def test_a_process_that_survives_kill_quarantines_its_devices_until_it_is_
     refused = (await agent.send(3, start("m-2", stub(), device))).results[0].refusal
     assert refused is not None
     assert refused.code is RefusalCode.DEVICE_QUARANTINED
+    lifted = await agent.http.post("/v1/restore", json={"device": device})
+    assert lifted.status_code == 409
+    assert f"m-1 still runs as pid {row.pid}" in lifted.json()["message"]
     grip.let_go()
     report = await agent.without("m-1")
     assert report.quarantined == {}

@@ -108,6 +108,26 @@ async def test_memory_that_does_not_come_back_quarantines_the_device_with_pid_an
     await agent.row("m-2", "ready")
 
 
+@pytest.mark.parametrize("ends", ["stopped", "crashed"])
+async def test_a_quarantine_for_memory_alone_can_be_lifted(agent: Agent, meter: Meter, ends: str) -> None:
+    assert (await agent.http.post("/v1/restore", json={"device": ONE})).status_code == 409
+    await agent.send(1, start("m-1", holding(meter, "--keep-memory"), ONE))
+    await agent.row("m-1", "ready")
+    if ends == "crashed":
+        await agent.tell("m-1", "crash")
+        await agent.row("m-1", "failed")
+    else:
+        await agent.send(2, stop("m-1"))
+    await agent.report(lambda r: ONE in r.quarantined)
+    assert (await agent.http.post("/v1/restore", json={"device": TWO})).status_code == 409
+    assert (await agent.http.post("/v1/restore", json={"device": ONE})).status_code == 204
+    await agent.report(lambda r: not r.quarantined)
+    if ends == "crashed":
+        await agent.send(3, stop("m-1"))
+    await agent.without("m-1")
+    assert (await agent.send(4, start("m-2", holding(meter), ONE))).results[0].outcome is Outcome.ACCEPTED
+
+
 async def test_memory_that_somebody_else_took_meanwhile_is_not_waited_for(agent: Agent, meter: Meter) -> None:
     await agent.send(1, start("m-1", holding(meter), ONE))
     await agent.row("m-1", "ready")

@@ -107,7 +107,7 @@ def test_the_first_help_names_every_command_and_every_exit_code() -> None:
 
 def test_groups_list_by_themselves() -> None:
     groups = {words[0] for words, command in COMMANDS.items() if isinstance(command, TyperGroup)}
-    assert groups == {"nodes", "routers"}
+    assert groups == {"nodes", "devices", "routers"}
     assert all(COMMANDS[(name,)].invoke_without_command for name in groups)
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from llmgw import views
+from llmgw import record, views
 from llmgw.calls import TaskResult
 from llmgw.catalog import Catalog, catalog_digest
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, RouterId
-from llmgw.observation import Targets
+from llmgw.observation import NodeSeen, Observation, Targets
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import FinishedTask, Recent, Refusal
 from llmgw.showing.paging import MAX_PAGE_BYTES, cut_page
@@ -27,6 +27,7 @@ from llmgw.wire import (
     ModelState,
     Outcome,
     PathOutcome,
+    ReplicaReport,
     Token,
 )
 from llmgw.world import (
@@ -418,3 +419,21 @@ def test_states_of_engines_have_a_row_each() -> None:
         start = replace(steady(), seen={NodeId("node-a"): seen("node-a", row("qwen-1", "qwen", state))})
         (shown,) = views.replicas(start, NOW).replicas
         assert shown.state == state.value
+
+
+def test_an_age_is_not_begun_anew_by_a_report_about_something_else() -> None:
+    first, later = row("a-1", "a", state_age_s=0.0), row("b-1", "b", state_age_s=0.0)
+
+    def told(world: World, revision: int, now_s: float, *rows: ReplicaReport) -> World:
+        node = NodeSeen(
+            node=NodeId("node-a"), machine="m", boot="boot-1", instance="i-1", revision=revision, replicas=rows
+        )
+        return record.observed(world, Observation(pool="p", cursor=revision, nodes=(node,)), now_s)
+
+    start = replace(serving("a", "b"), seen={})
+    world = told(told(start, 1, NOW, first), 2, NOW + 50, first, later)
+    ages = {r.id: r.age_s for r in views.replicas(world, NOW + 60).replicas}
+    assert ages == {"a-1": 60.0, "b-1": 10.0}
+    loading = first.model_copy(update={"state": EngineState.LOADING})
+    again = told(world, 3, NOW + 70, loading, later)
+    assert {r.id: r.age_s for r in views.replicas(again, NOW + 75).replicas} == {"a-1": 5.0, "b-1": 25.0}

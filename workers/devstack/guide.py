@@ -42,6 +42,7 @@ The fleet is up.
 
   router        {layout.url(ROUTER)}/v1
   Temporal UI   {layout.url("ui")}/namespaces/default/workflows/{names.workflow_id(FLEET)}
+  page          {layout.url("metrics")}/
   metrics       {layout.url("metrics")}/metrics (worker), {layout.url(ROUTER)}/metrics, {layout.url("node-a")}/metrics
   logs          {layout.logs}
 
