@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_command_in_the_docs_is_one(page: str, line: str) -> None:
     words = arranged(words, valued, PROCESSES)
     if words[:1] == ["--help"]:
         return
-    command = root
+    command: Any = root
     while words and words[0].startswith("--"):
         words = words[2:]
     path = "llmgw"

@@ -8,7 +8,6 @@ applies counts.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from llmgw.checking.launches import flag_of, why_owned
 from llmgw.checking.secrets import is_secret, is_secret_name
@@ -16,6 +15,7 @@ from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.importing.account import Account
 from llmgw.importing.commands import Option, options
 from llmgw.importing.draft import Devices
+from llmgw.importing.spreading import spread_of
 from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
 from llmgw.weights import unusable_source
@@ -259,43 +259,6 @@ RULES: tuple[Rule, ...] = (
     _weights_first,
     _weights_named,
 )
-
-
-# --- what arguments say --------------------------------------------------------------------------------------------
-
-_SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
-    "vllm": (
-        frozenset({"--tensor-parallel-size", "-tp"}),
-        frozenset({"--pipeline-parallel-size", "-pp"}),
-        frozenset({"--data-parallel-size", "-dp"}),
-    ),
-    "sglang": (frozenset({"--tensor-parallel-size", "--tp-size", "--tp"}), frozenset({"--pp-size", "--pp"})),
-}
-"""Flags whose values multiply to the number of devices."""
-
-
-def spread_of(row: EngineRow, args: Sequence[str]) -> int:
-    """How many devices the arguments spread an engine over; 1 where they do not say, 0 where they say the CPU."""
-    given = [(flag_of(option.flag, row), option.value) for option in options(args)]
-    if row.name == "command":
-        return int(any(flag in ("--gpus", "--device") for flag, _ in given))
-    if row.name == "llama.cpp":
-        return _llama_devices(dict(given))
-    if ("--device", "cpu") in given:
-        return 0
-    sizes = (
-        next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
-        for flags in _SPREADING.get(row.name, ())
-    )
-    return min(prod(sizes), 1024)
-
-
-def _llama_devices(given: Mapping[str, str]) -> int:
-    """By `--tensor-split 3,1`, and by `-ngl 0`, which keeps every layer on the CPU."""
-    if any(given.get(flag) == "0" for flag in ("-ngl", "--gpu-layers", "--n-gpu-layers")):
-        return 0
-    split = given.get("-ts") or given.get("--tensor-split") or "1"
-    return min(max(1, len([share for share in re.split("[,/]", split) if share.strip() not in ("", "0")])), 1024)
 
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", re.ASCII)
