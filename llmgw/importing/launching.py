@@ -92,16 +92,16 @@ class Launch:
                 return "it holds a secret in clear text" if is_open else f"{quoted(before or item)}: {NOT_EXPANDED}"
         return ""
 
-    def variable(self, name: str, value: str, at: Path) -> None:
-        """Take over a variable of the environment, named at `at`."""
+    def variable(self, name: str, value: str, at: Path, *, alone: bool = True) -> None:
+        """Take over a variable of the environment, named at `at`; with `alone`, nothing else is named there."""
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            self._lose((at,), "no name that a variable can have")
+            self._lose((at,), "no name that a variable can have", name[:60] if not alone else "", alone=alone)
         elif name in DEVICE_VARIABLES:
-            self._pin(name, value, at)
+            self._pin(name, value, at, alone=alone)
         elif is_secret(value, name) or (is_secret_name(name) and unfillable(value)):
-            self.secret(name, at, "a secret: the catalog names it; give its value to the agents")
+            self.secret(name, at, "a secret: the catalog names it; give its value to the agents", alone=alone)
         elif (why := unfillable(value)) is not None:
-            self._lose((at,), why)
+            self._lose((at,), why, "" if alone else name, alone=alone)
         else:
             self.env[name] = value
 
@@ -122,11 +122,12 @@ class Launch:
             self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
         return Devices(count, kind, memory)
 
-    def _pin(self, name: str, value: str, at: Path) -> None:
+    def _pin(self, name: str, value: str, at: Path, *, alone: bool) -> None:
         listed = [item for item in value.split(",") if item.strip()]
         hides = value.strip() in HIDING_VALUES or unfillable(value) is not None
         self.pinned = 0 if hides else len(listed)
-        self.account.carried.discard(at)
+        if alone:
+            self.account.carried.discard(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
         self.account.change(at, f"the plane chooses the devices: {how_many}", name)
 

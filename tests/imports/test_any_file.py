@@ -20,7 +20,7 @@ SMALL = tuple((kind, file) for kind, file in FILES if file.stat().st_size < 30_0
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 3, 10**15, 1.5, float("inf"), float("nan"), "", " ", "x", "${X}", "{{ .Values.x }}", "-",
     "--", "\0", "\ud800", "a" * 300, "8", "16Gi", "cpu:1", "hf://a/b", "s3://a/b", "/models/x.gguf", [], {},
-    "hf_" + "a" * 24,
+    "hf_" + "a" * 24, "docker run --gpus all -v /a:/b -p 1:2 img --port 2", "docker run", "podman run -e",
     ["a", None, 3, {"b": 1}], {"name": "x", "value": "y"}, {"name": {"a": 1}}, [[]], {"": ""}, "vllm serve /m --port 1",
     'llama-server -m /m.gguf "', {"items": [1]},
 )  # fmt: skip

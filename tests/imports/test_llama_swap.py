@@ -79,7 +79,7 @@ def test_a_command_that_nothing_tells_its_port_does_not_run_before_somebody_look
     assert lost(found, "models.m.cmd", "port")
 
 
-def test_a_container_is_a_command_and_its_secrets_are_named_only() -> None:
+def test_a_container_of_a_known_engine_is_that_engine_in_its_image() -> None:
     key = "hf_" + "a1B2" * 6
     found = of(
         "llama-swap",
@@ -87,17 +87,45 @@ def test_a_container_is_a_command_and_its_secrets_are_named_only() -> None:
         models:
           m:
             cmd: |
-              docker run --gpus all -e HF_TOKEN={key} -e OTHER_TOKEN=${{env.OTHER_TOKEN}} -p ${{PORT}}:8000
+              docker run --rm --gpus '"device=0,1"' -e HF_TOKEN={key} -e OTHER_TOKEN=${{env.OTHER_TOKEN}} -e A=b
               # --ipc=host
-              vllm/vllm-openai:v1 --model org/m --hf-overrides '{{"a": "b c"}}' --empty ""
+              --shm-size 8g -p ${{PORT}}:8000 -v ${{HOME}}/.cache:/root/.cache -it
+              nvcr.io/nvidia/vllm@sha256:ab vllm serve org/m --port 8000 --hf-overrides '{{"a": "b c"}}' --empty ""
         """,
     )
     launched = profile(found, "m")
-    assert launched["command"] == [
-        *["docker", "run", "--gpus", "all", "-e", "HF_TOKEN", "-e", "OTHER_TOKEN", "-p", f"{PORT}:8000"],
-        *["vllm/vllm-openai:v1", "--model", "org/m", "--hf-overrides", '{"a": "b c"}', "--empty", ""],
-    ]
+    assert (launched["engine"], launched["image"]) == ("vllm", "nvcr.io/nvidia/vllm@sha256:ab")
+    assert launched["args"] == ["--hf-overrides", '{"a": "b c"}', "--empty", ""]
+    assert launched["weights"] == "hf://org/m"
+    assert launched["accelerators"] == [{"count": 2}]
+    assert launched["env"] == {"A": "b"}
     assert launched["secrets"] == {"HF_TOKEN": "hf-token", "OTHER_TOKEN": "other-token"}
+    assert key not in str(found)
+    for flag in ("--gpus", "--shm-size", "-p", "-v"):
+        assert lost(found, f"{flag}: ", "flags of docker")
+
+
+def test_an_image_is_known_by_its_name_and_weights_by_where_they_are_mounted_from() -> None:
+    found = accepted("llama-swap", "config.example.yaml")
+    launched = profile(found, "docker-llama")
+    assert (launched["engine"], launched["executable"]) == ("llama.cpp", "/app/llama-server")
+    assert launched["image"] == "ghcr.io/ggml-org/llama.cpp:server"
+    assert launched["weights"] == "file:///mnt/nvme/models/Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf"
+
+
+def test_an_image_of_another_kind_is_told_the_port_that_was_published() -> None:
+    found = of("llama-swap", "models: {m: {cmd: 'podman run --rm -p ${PORT}:8080/tcp acme/serve:1 --listen 8080 -v'}}")
+    launched = profile(found, "m")
+    assert (launched["engine"], launched["image"]) == ("container", "acme/serve:1")
+    assert launched["args"] == ["--listen", PORT, "-v"]
+
+
+def test_a_container_that_cannot_be_told_its_port_stays_a_command_and_its_secrets_are_named_only() -> None:
+    key = "hf_" + "a1B2" * 6
+    found = of("llama-swap", f"models: {{m: {{cmd: 'docker run -e HF_TOKEN={key} -p ${{PORT}}:80 acme/serve:1'}}}}")
+    launched = profile(found, "m")
+    assert launched["command"] == ["docker", "run", "-e", "HF_TOKEN", "-p", f"{PORT}:80", "acme/serve:1"]
+    assert launched["secrets"] == {"HF_TOKEN": "hf-token"}
     assert key not in str(found)
 
 
