@@ -69,6 +69,8 @@ class Record(Wire):
 class Ledger(Wire):
     version: int = 1
     boot_id: str
+    machine_id: str = ""
+    """The machine it was written on: a copy on another tells nothing of what runs there. Empty: not told."""
     token: Token | None = None
     """The highest token heard; its installation and fleet are the owner."""
     records: dict[ReplicaId, Record] = {}

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.cgroups import Cgroups
 from agent.contained import Contained
 from agent.containers import ContainerTool, Mount
 from agent.devices import Known
@@ -19,13 +20,11 @@ from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
 from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
-from agent.liveness import Activity, next_activity
 from agent.local import Executables, Secrets, find_tool, weights_argument
 from agent.marks import mark_environment, processes_of
 from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort, Ports
 from agent.proc import Process, boottime_s
-from agent.progress import MOST_TIMES, Progress, window_s
 from agent.readiness import (
     FAILURES,
     TICK_S,
@@ -35,10 +34,10 @@ from agent.readiness import (
     grown_or_due,
     loading_interval_s,
     port_answers,
-    ready_interval_s,
 )
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
+from agent.vitals import Vitals
 from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
 
 AWAY = "the engine ended while the agent was away"
@@ -74,6 +73,7 @@ class Surroundings:
     logs: EngineLogs
     ledger: LedgerFile
     census: CensusTaker
+    cgroups: Cgroups
     prober: Prober
     devices: Callable[[], Known]
     look_at_devices: Callable[[], Awaitable[Known]] | None
@@ -104,12 +104,10 @@ class Replica:
         self._around = around
         self._ends_by_force = False
         self._engine: engines.Engine | None = None
-        self._activity: Activity | None = None
-        self._heard_s = _now_s()
-        self._failures = 0
         self._since_s = _now_s()
         self._task: asyncio.Task[None] | None = None
         self._log = around.logs.path(record.replica, record.start.attempt)
+        self._vitals = Vitals(record.start.launch, self._log, _now_s)
         tool = around.containers if record.start.launch.container is not None else None
         self._container = Contained(tool, around.settings.node, self._log) if tool is not None else None
 
@@ -176,7 +174,7 @@ class Replica:
             reason=(self.stuck or self.reason)[:300],
             log_tail=failure.log_tail if failure else (),
             state_age_s=round(_now_s() - self._since_s, 3),
-            usage=self._activity.usage(_now_s()) if self._activity and self.state is EngineState.READY else None,
+            usage=self._vitals.usage if self.state is EngineState.READY else None,
         )
 
     # --- its life --------------------------------------------------------------------------------------------------
@@ -268,6 +266,8 @@ class Replica:
         except OSError as error:
             self._fail(f"cannot execute {executable}: {error.strerror}")
             return None
+        if self._container is None:  # podman's client is the parent of what watches over the container
+            self._around.cgroups.enter(self.record.replica, engine.pid)
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine
@@ -295,9 +295,8 @@ class Replica:
     async def _watch(self) -> str:
         """Keep the state true; return only when the engine is to be ended, with what to say about it."""
         size = LogSize(str(self._log))
-        self._progress = Progress(self._log, self.record.start.launch.readiness, _now_s())
         while True:
-            if reason := self._why_hung():
+            if self.record.was_ready and (reason := self._vitals.why_hung()):
                 return reason
             left_s = await self._start_left_s()
             if left_s <= 0:
@@ -315,27 +314,19 @@ class Replica:
 
     async def _look(self) -> None:
         base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
+        if self.record.was_ready:  # asking for a completion again would be use
+            launch = launch.model_copy(
+                update={"readiness": launch.readiness.model_copy(update={"probe_completion": False})}
+            )
         finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
         self._settle(finding)
         if self.record.was_ready and (figures := await self._around.prober.figures(base, launch)) is not None:
-            self._heard_s = _now_s()
-            self._activity = next_activity(self._activity, figures, launch, _now_s())
-
-    def _why_hung(self) -> str:
-        """Why an engine that was ready counts as hung; empty while it does not."""
-        launch = self.record.start.launch
-        if not self.record.was_ready:
-            return ""
-        if _now_s() - self._heard_s >= launch.start_limit_s:
-            return f"hung: it has answered nothing for {launch.start_limit_s:g} s"
-        return self._activity.why_hung(launch.stall_limit_s, _now_s()) if self._activity else ""
+            self._vitals.take_figures(figures)
 
     async def _pause(self, size: LogSize, left_s: float) -> None:
         """Until the next look: sooner while loading, when the log grows."""
         if self.state is EngineState.READY:
-            moved_s = max(self._since_s, self._activity.moved_s if self._activity else 0.0)
-            busy_s = self.record.start.launch.stall_limit_s if self._activity and self._activity.in_flight else None
-            await asyncio.sleep(ready_interval_s(_now_s() - moved_s, self._failures, busy_s))
+            await asyncio.sleep(self._vitals.pause_s(self._since_s))
         elif self.state is EngineState.STARTING:
             await asyncio.sleep(TICK_S)
         else:
@@ -343,20 +334,21 @@ class Replica:
 
     def _settle(self, finding: Finding) -> None:
         """Move the state to what was found."""
+        passed = "" if self.record.was_ready else self._vitals.extension(self._age_s())
         if finding.heard:
-            self._heard_s = _now_s()
+            self._vitals.hear()
         if finding.ready:
-            self._failures = 0
+            self._vitals.failures = 0
             self._became_ready()
             self._set(EngineState.READY, "")
         elif self.state is EngineState.READY:
-            self._failures += 1
-            if self._failures >= FAILURES:
+            self._vitals.failures += 1
+            if self._vitals.failures >= FAILURES:
                 self._set(EngineState.LOADING, f"was ready, then failed {FAILURES} probes: {finding.reason}")
         elif finding.answers or self.state is EngineState.LOADING:
-            self._set(EngineState.LOADING, self._passed() + finding.reason)
+            self._set(EngineState.LOADING, passed + finding.reason)
         else:
-            self._set(EngineState.STARTING, self._passed() + finding.reason)
+            self._set(EngineState.STARTING, passed + finding.reason)
         self.looked.set()
 
     def _became_ready(self) -> None:
@@ -413,13 +405,17 @@ class Replica:
         await bring_down(self._engine, self._survivors, ladder, self._on_step, self._on_stuck)
 
     async def _survivors(self) -> tuple[Process, ...]:
-        processes = processes_of(self.record, self._around.settings.node, await self._around.census.take())
+        around, census = self._around, await self._around.census.take()
+        grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
+        processes = processes_of(self.record, around.settings.node, census, grouped)
         if self._container is None:
             return processes
         return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
 
     def _on_step(self, step: StopStep) -> None:
         self._ends_by_force = step is StopStep.KILL
+        if self._ends_by_force:
+            self._around.cgroups.kill(self.record.replica)
         if self.record.stop is not None and self.record.stop.step is not step:
             self.update(stop=self.record.stop.model_copy(update={"step": step}))
             self._around.ledger.save_soon()
@@ -460,24 +456,13 @@ class Replica:
     def _age_s(self) -> float:
         return boottime_s() - (self.record.started_s or boottime_s())
 
-    def _passed(self) -> str:
-        """That its start limit has passed, and why it lives."""
-        limit_s = self.record.start.launch.start_limit_s
-        passed = not self.record.was_ready and self._age_s() > limit_s
-        return f"start limit {limit_s:g} s passed, extended while it makes progress; " if passed else ""
-
     async def _start_left_s(self) -> float:
-        """Until the start has failed, as far as is known now: a limit that has passed is extended by progress."""
+        """Until the start has failed, as far as is known now."""
         if self.record.was_ready:
             return float("inf")
-        limit_s = self.record.start.launch.start_limit_s
-        left_s, window = limit_s - self._age_s(), window_s(limit_s)
-        self._progress.read_log(_now_s())
-        if left_s > window or self._age_s() >= limit_s * MOST_TIMES:
-            return left_s
-        if self._progress.wants_io(window, _now_s()):
-            self._progress.take_io((process.pid for process in await self._survivors()), _now_s())
-        return max(left_s, window - (_now_s() - self._progress.last_s))
+        if self._vitals.wants_io(self._age_s()):
+            self._vitals.take_io(process.pid for process in await self._survivors())
+        return self._vitals.start_left_s(self._age_s())
 
     def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         values = self._around.secrets.resolve(self.record.start.launch.secret_env)

@@ -226,8 +226,8 @@ def _options() -> argparse.Namespace:
         "--leave-child",
         nargs="?",
         const="session",
-        choices=("session", "group"),
-        help="starts a child that outlives it, in a session of its own or in the engine's group",
+        choices=("session", "group", "stranger"),
+        help="starts a child that outlives it: in a session of its own, in the engine's group, or without any mark",
     )
     parser.add_argument("--hold-mib", type=int, default=0, help="device memory it holds, told in --meter")
     parser.add_argument("--meter", default="", help="file of a pretended device tool")
@@ -245,9 +245,12 @@ def main() -> None:
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if options.leave_child:
-        subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=options.leave_child == "session"
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"],
+            start_new_session=options.leave_child != "group",
+            env={} if options.leave_child == "stranger" else None,
         )
+        print("child:", child.pid, flush=True)
     asyncio.run(Stub(options).run())
 
 

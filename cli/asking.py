@@ -1,7 +1,7 @@
 """Asking a fleet: every answer as the value it is, every silence as a sentence. Judges nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from cli.outside import Session
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from llmgw.plan import Verdict
-    from workflows.client import Fleet
+    from workflows.client import Fleet, Run
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -47,6 +47,10 @@ class Plane:
             pages.append(await self.one(query, answer, *args, page))
             page = getattr(pages[-1], "next_page", None)
         return tuple(pages)
+
+    def past(self, most: int) -> "AsyncIterator[Run]":
+        """What the fleet's workflow did, run by run, the newest first."""
+        return self._fleet.past(most)
 
     async def apply(self, catalog: object, plan: str = "") -> "Verdict":
         """The verdict on a catalog; with the hash of a plan only if the world has not moved since."""

@@ -18,11 +18,13 @@ from typer.core import TyperGroup
 from cli import catalogs, importing, looking, ordering, planning, processes, versions
 from cli.applying import apply
 from cli.doctor import doctor
+from cli.events import events
 from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
 from cli.output import warn
 from cli.outside import Outside, Session, Target
 from cli.teaching import told
+from cli.timeline import timeline
 
 FLEET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 TRACEBACK = "LLMGW_TRACEBACK"
@@ -175,8 +177,10 @@ CATALOG_COMMANDS: Mapping[str, Callable[..., None]] = {
 for _name, _command in CATALOG_COMMANDS.items():
     app.command(_name, help=told(_command), rich_help_panel="Catalog")(_command)
 looking.add_to(app)
+app.command("events", help=told(events), rich_help_panel=looking.PANEL)(events)
 app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
 app.command("doctor", help=told(doctor), rich_help_panel=looking.PANEL)(doctor)
+app.command("timeline", help=told(timeline), rich_help_panel=looking.PANEL)(timeline)
 ordering.add_to(app)
 
 

@@ -22,12 +22,15 @@ from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.replica_state import ReplicaState
 from llmgw.showing import scene as views
 from llmgw.showing.paging import View
+from llmgw.showing.phases import Phase
 from llmgw.stamp import plan_hash
 from llmgw.world import Assignment, Input, InputKind, StopCause, World
 
 MAX_PASSES = 400
 MAX_IMAGINED_S = 4 * 3600.0
-"""Beyond these a plan is not followed any further, and says so."""
+MAX_IDLE = 20
+"""Beyond these a plan is not followed any further, and says so. After so many moments in a row at which nothing came
+of it, nothing more is expected."""
 
 
 class StepKind(StrEnum):
@@ -178,7 +181,7 @@ class _Diary:
 
 def _followed(asked: World, catalog: Catalog, now_s: float, diary: _Diary) -> tuple[World, bool]:
     """The world in which nothing is left to do; False when it was not followed to its end."""
-    scene, end_s = imagined.begin(asked, now_s), now_s + MAX_IMAGINED_S
+    scene, end_s, idle = imagined.begin(asked, now_s), now_s + MAX_IMAGINED_S, 0
     for _ in range(MAX_PASSES):
         plan = decide(scene.world, now_s)
         world = merge(scene.world, plan, now_s, catalog if accepted_catalog(plan.verdicts) is not None else None)
@@ -187,10 +190,10 @@ def _followed(asked: World, catalog: Catalog, now_s: float, diary: _Diary) -> tu
         after = imagined.told(Scene(world, scene.due), plan.kick, plan.push, now_s)
         if after.world is not scene.world and not _is_quiet(plan):
             diary.count(after.world, 0.0)
-            scene = after
+            scene, idle = after, 0
             continue
-        next_s = _next_s(after, plan)
-        if next_s is None:
+        next_s, idle = _next_s(after, plan), idle + 1
+        if next_s is None or idle > MAX_IDLE:
             return after.world, True
         diary.count(after.world, next_s - now_s)
         if next_s > end_s:
@@ -200,17 +203,18 @@ def _followed(asked: World, catalog: Catalog, now_s: float, diary: _Diary) -> tu
 
 
 def _is_quiet(plan: Plan) -> bool:
-    return plan == Plan(wake_at_s=plan.wake_at_s)
+    return plan == Plan(wake_at_s=plan.wake_at_s, phase=plan.phase)
 
 
 def _next_s(scene: Scene, plan: Plan) -> float | None:
     """The next moment of the imagined fleet; None when only something unforeseen could change anything."""
     if scene.next_s is not None:
         return scene.next_s if plan.wake_at_s is None else min(scene.next_s, plan.wake_at_s)
-    leaving = any(a.stop is not None for a in scene.world.assignments.values())
-    untold = any(scene.world.outbox.values())
-    settling = scene.world.settling_since_s is not None
-    return plan.wake_at_s if leaving or untold or settling else None
+    return plan.wake_at_s if plan.phase in _GOES_ON else None
+
+
+_GOES_ON = (Phase.CONVERGING, Phase.SETTLING)
+"""In any other phase only something unforeseen changes anything."""
 
 
 def _endpoints(world: World) -> Counter[ModelName]:

@@ -20,6 +20,7 @@ from llmgw.showing.fleet_rows import (
     nodes,
     replicas,
 )
+from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, WeightsRow, events, weights
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
 from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
@@ -31,12 +32,14 @@ __all__ = [
     "DeviceRow",
     "DeviceState",
     "EndpointsPage",
+    "EventsPage",
     "Explanation",
     "HistoryPage",
     "ModelRow",
     "ModelsPage",
     "NodeRow",
     "NodesPage",
+    "NumberedEvent",
     "Phase",
     "ReplicaRow",
     "ReplicasPage",
@@ -47,8 +50,11 @@ __all__ = [
     "Status",
     "TargetsPage",
     "WaitingRow",
+    "WeightsPage",
+    "WeightsRow",
     "catalog_part",
     "endpoints",
+    "events",
     "explain",
     "fleet_table",
     "history",
@@ -59,4 +65,5 @@ __all__ = [
     "reports",
     "status",
     "targets",
+    "weights",
 ]

@@ -4,7 +4,7 @@ Also used by the workers. Never imports the workflow itself.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,10 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from llmgw.plan import Verdict
-from workflows import names
+from workflows import names, past
+from workflows.past import Past, Run
+
+__all__ = ["Connection", "Fleet", "Past", "Run", "UnreachableError", "connect"]
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_LIMIT = timedelta(seconds=10)
@@ -140,6 +143,10 @@ class Fleet:
             pages.append(answer)
             page = answer.get("next_page")
         return pages
+
+    def past(self, most: int) -> AsyncIterator[Run]:
+        """What the workflow did, run by run, the newest first."""
+        return past.runs(self.client, self.handle.id, most)
 
     async def apply(self, catalog: object, plan: str = "") -> Verdict:
         """Replace the catalog and wait for the verdict on it. With the hash of a `plan` it is refused when the world

@@ -19,6 +19,8 @@ EXPLAIN = "explain"
 CARRIED = "carried"
 REPORTS = "reports"
 HISTORY = "history"
+EVENTS = "events"
+WEIGHTS = "weights"
 CATALOG = "catalog"
 
 PHASE_ATTRIBUTE = "FleetPhase"

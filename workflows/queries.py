@@ -77,6 +77,14 @@ class Queries:
     def reports(self, page: int = 0) -> views.ReportsPage:
         return views.reports(self.state.world, self.state.moment(), page)
 
+    @workflow.query(name=names.EVENTS, description="What happened lately, numbered. Argument: only after this number")
+    def events(self, after: int = 0) -> views.EventsPage:
+        return views.events(self.state.recent, _now_s(), after)
+
+    @workflow.query(name=names.WEIGHTS, description="Weights on the nodes' disks. Argument: page")
+    def weights(self, page: int = 0) -> views.WeightsPage:
+        return views.weights(self.state.world, page)
+
     @workflow.query(name=names.HISTORY, description="The last catalogs, which can be shown and put in force again")
     def history(self) -> views.HistoryPage:
         return views.history(self.state.kept, self.state.world.generation, _now_s())

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
+from agent.cgroups import cgroups_for
 from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.wire import (
     BatchReply,
@@ -184,6 +185,11 @@ class Agent:
         for process in self.ours():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+                process.wait(LIMIT_S)
+        groups = cgroups_for(str(self.state_dir))
+        for replica in groups.replicas():
+            groups.kill(replica)
+            groups.remove(replica)
         await self.http.aclose()
 
 

@@ -31,6 +31,8 @@ QUERIES: dict[str, Callable[..., Any]] = {
     "targets": lambda fleet, page=0: views.targets(fleet.world, 1, page, 2),
     "carried": lambda fleet: fleet.carried(),
     "reports": lambda fleet, page=0: views.reports(fleet.world, fleet.moment(), page, 2),
+    "events": lambda fleet, after=0: views.events(fleet.recent, NOW, after),
+    "weights": lambda fleet, page=0: views.weights(fleet.world, page, 2),
     "history": lambda fleet: views.history(fleet.kept, fleet.world.generation, NOW),
     "catalog": lambda fleet, generation=0, page=0: views.catalog_part(
         fleet.kept, generation or fleet.world.generation, page

@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from llmgw import views
 from llmgw.foresight import foresee
-from llmgw.plan import Judgement
+from llmgw.plan import Judgement, Plan
 from llmgw.snapshot import snapshot
 from tests.plane.conftest import working
 from workflows.client import Fleet
@@ -41,6 +41,12 @@ async def test_earlier_catalogs_are_carried_over_and_can_be_read(client: Client)
         assert await kept(fleet) == [3, 2, 1]
         part = views.CatalogPart.model_validate(await fleet.query("catalog", 2))
         assert part.known
+        runs = [run async for run in fleet.past(10)]
+        assert len(runs) >= 2
+        assert [run.continues for run in runs] == [*(run.run_id for run in runs[1:]), None]
+        assert [run.run_id async for run in fleet.past(1)] == [runs[0].run_id]
+        judged = [v.name for run in runs for m in run.moments if isinstance(m.answer, Plan) for v in m.answer.verdicts]
+        assert judged.count("apply-catalog") == 3
         await fleet.handle.terminate("the test is over")
 
 
