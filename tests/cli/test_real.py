@@ -80,7 +80,7 @@ async def test_a_fleet_from_nothing_to_its_end(llmgw: Shell, tmp_path: Path) -> 
             "Temporal": "fine",
             "search attributes": "doubt",
             "workers": "doubt",
-            "workflow": "fine",
+            "workflow": "doubt",
             "agents and routers": "doubt",
         }
         assert code == 0
