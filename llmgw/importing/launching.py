@@ -109,7 +109,7 @@ class Launch:
         """Name a secret that stood, or was named, at `at`."""
         self.secrets[variable] = name or re.sub(r"[^a-z0-9]+", "-", variable.casefold()).strip("-") or "secret"
         if alone:
-            self.account.carried.discard(at)
+            self.account.uncarry(at)
         self.account.change(at, why, variable)
 
     def devices(self, stated: int | None, kind: str | None = None, memory: str | None = None) -> Devices | None:
@@ -127,7 +127,7 @@ class Launch:
         hides = value.strip() in HIDING_VALUES or unfillable(value) is not None
         self.pinned = 0 if hides else len(listed)
         if alone:
-            self.account.carried.discard(at)
+            self.account.uncarry(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
         self.account.change(at, f"the plane chooses the devices: {how_many}", name)
 
@@ -137,14 +137,14 @@ class Launch:
     def change(self, given: Given, why: str) -> None:
         for at in given.places:
             if given.alone:
-                self.account.carried.discard(at)
+                self.account.uncarry(at)
             self.account.change(at, why, given.option.flag)
 
     def _lose(self, places: Sequence[Path], why: str, what: str = "", *, alone: bool = True) -> None:
         """With `alone`, what stands at the places is lost wholly: it is carried no more."""
         for at in places:
             if alone:
-                self.account.carried.discard(at)
+                self.account.uncarry(at)
             self.account.lose(at, why, what)
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmgw.catalog import MAX_COMPRESSED_BYTES
-from llmgw.importing.account import children, leaves
+from llmgw.importing.account import children
 from llmgw.importing.importer import Imported, Refused, imported
 from llmgw.importing.kinds import SOURCES
 from llmgw.validation import check
@@ -33,7 +33,7 @@ def judged(kind: str, raw: object) -> Imported | Refused:
         assert found.finding.what
         return found
     assert check(found.catalog, limit_bytes=MAX_COMPRESSED_BYTES).problems == ()
-    assert [at for at in leaves(raw) if not found.account.covers(at)] == []
+    assert list(found.account.untold(raw)) == []
     return found
 
 
