@@ -26,6 +26,16 @@ ANSWER_LIMIT_S = 5.0
 MOST_SKEW_S = 5.0
 
 REGISTER = "temporal operator search-attribute create --name {name} --type {kind}"
+SICK_PHASES = ("safe mode", "fenced", "overtaken")
+IDLE_PHASES = {
+    "paused": "`llmgw resume`, when it is not meant",
+    "held": "`llmgw status` says what would be removed",
+    "degraded": "`llmgw status` says what is out of order",
+    "no catalog": "`llmgw apply FILE`",
+    "ending": "it was cancelled: a worker with --fresh begins anew when it has ended",
+}
+"""Phases in which it is well and does less than it might."""
+
 KINDS = {"FleetPhase": "Keyword", "FleetGeneration": "Int", "FleetRejected": "Bool"}
 
 
@@ -90,8 +100,10 @@ async def _workflow(fleet: "Fleet") -> Checked:
 
     status = await Plane(fleet).one("status", views.Status)
     phase = str(status.phase).replace("_", " ")
-    if phase in ("safe mode", "fenced", "overtaken"):
+    if phase in SICK_PHASES:
         return wrong("workflow", f"answers, and is in phase {phase}", "see docs/operations.md, and `llmgw status`")
+    if phase in IDLE_PHASES:
+        return doubt("workflow", f"answers, and is in phase {phase}", IDLE_PHASES[phase])
     return fine("workflow", f"answers, phase {phase}, generation {status.generation}")
 
 

@@ -32,18 +32,24 @@ class Remark:
 
 @dataclass(slots=True)
 class Account:
-    """Grows while a file is read. `carried`: paths whose whole content is in the catalog."""
+    """Grows while a file is read. Entries are numbered: what is dropped voids what was noted below it before."""
 
-    carried: set[Path] = field(default_factory=set)
-    remarks: list[Remark] = field(default_factory=list)
+    _carried: dict[Path, int] = field(default_factory=dict)
+    _remarks: dict[Remark, int] = field(default_factory=dict)
+    _dropped: dict[Path, int] = field(default_factory=dict)
+    _count: int = 0
 
     def carry(self, at: Path) -> None:
-        self.carried.add(at)
+        """The whole content of `at` is in the catalog."""
+        self._carried[at] = self._number()
+
+    def uncarry(self, at: Path) -> None:
+        self._carried.pop(at, None)
 
     def lose(self, at: Path, why: str, what: str = "") -> None:
         """`at` is lost; with `what`, only that piece of it."""
         if not what:
-            self.carried.discard(at)
+            self.uncarry(at)
         self._remark(Remark(at, Fate.LOST, why, what))
 
     def change(self, at: Path, why: str, what: str = "") -> None:
@@ -54,17 +60,35 @@ class Account:
 
     def drop(self, at: Path, why: str, what: str = "") -> None:
         """All of `at` is lost after all, whatever was noted below it."""
-        self.carried = {path for path in self.carried if path[: len(at)] != at}
-        self.remarks = [remark for remark in self.remarks if remark.at[: len(at)] != at]
+        self._dropped[at] = self._number()
         self.lose(at, why, what)
 
     def _remark(self, remark: Remark) -> None:
-        if remark not in self.remarks:
-            self.remarks.append(remark)
+        self._remarks[remark] = self._number()
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _stands(self, at: Path, number: int) -> bool:
+        return all(self._dropped.get(at[:end], 0) < number for end in range(len(at) + 1))
+
+    # --- the outcome -----------------------------------------------------------------------------------------------
+
+    @property
+    def carried(self) -> frozenset[Path]:
+        return frozenset(at for at, number in self._carried.items() if self._stands(at, number))
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        return tuple(remark for remark, number in self._remarks.items() if self._stands(remark.at, number))
+
+    def _touched(self) -> frozenset[Path]:
+        return self.carried | {remark.at for remark in self.remarks if remark.fate is not Fate.ASSUMED}
 
     def missed(self, raw: object) -> Iterator[Path]:
         """The largest parts of `raw` of which no rule has touched anything."""
-        touched = self.carried | {remark.at for remark in self.remarks if remark.fate is not Fate.ASSUMED}
+        touched = self._touched()
         around = {path[:end] for path in touched for end in range(len(path))}
         waiting: list[tuple[Path, object]] = [((), raw)]
         while waiting:
@@ -77,10 +101,10 @@ class Account:
                 continue
             waiting += [((*at, key), child) for key, child in reversed(inner)]
 
-    def covers(self, at: Path) -> bool:
-        """Whether `at` is carried or remarked upon, by itself or as a piece of something that is."""
-        told = self.carried | {remark.at for remark in self.remarks if remark.fate is not Fate.ASSUMED}
-        return any(at[:end] in told for end in range(len(at) + 1))
+    def untold(self, raw: object) -> Iterator[Path]:
+        """Leaves of `raw` that are neither carried nor told, by themselves or as a piece of something that is."""
+        touched = self._touched()
+        return (at for at in leaves(raw) if not any(at[:end] in touched for end in range(len(at) + 1)))
 
 
 def _child(value: object, key: str | int) -> object:

@@ -59,7 +59,7 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
             if alias == model.name or alias in aliases:
                 continue
             if (why := _why_not(alias, owners)) is not None:
-                account.carried.discard(at)
+                account.uncarry(at)
                 account.lose(at, f"not an alias of model {quoted(model.name)}: {why}", quoted(alias))
                 continue
             owners[alias] = model.name

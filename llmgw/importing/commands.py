@@ -72,6 +72,7 @@ class Started:
     engine: str
     args: tuple[str, ...]
     executable: str | None = None
+    image: str | None = None
     note: str = ""
     """What is said differently in the catalog."""
 

@@ -62,7 +62,7 @@ def imported(kind: str, raw: object, unread: Sequence[tuple[Path, str]] = ()) ->
         account.lose(at, why)
     for at in list(account.missed(raw)):
         account.lose(at, UNKNOWN if root.part(*at).raw not in (None, {}, [], "") else EMPTY)
-    remarks = tuple(sorted(account.remarks, key=lambda remark: _order(raw, remark)))
+    remarks = tuple(sorted(account.remarks, key=_Places(raw).of))
     if not catalog["models"]:
         what = f"no model of this file of {source.title} can be carried over"
         return Refused(Finding((), what, "the reasons follow" if remarks else _wants(source)), remarks)
@@ -89,15 +89,24 @@ def _why_left(part: Part) -> str:
     return seen_as(part.mapping) or UNKNOWN
 
 
-def _order(raw: object, remark: Remark) -> tuple[tuple[int, ...], str]:
-    """Places of keys in their mappings, so that the order is the file's own."""
-    steps: list[int] = []
-    here = raw
-    for key in remark.at:
-        if isinstance(here, Mapping):
-            steps.append(list(here).index(key) if key in here else -1)
-            here = here.get(key)
-        elif isinstance(here, list) and isinstance(key, int) and key < len(here):
-            steps.append(key)
-            here = here[key]
-    return tuple(steps), remark.what
+class _Places:
+    """Where keys stand in their mappings, so that remarks come in the order of the file."""
+
+    def __init__(self, raw: object) -> None:
+        self._raw = raw
+        self._keys: dict[int, dict[object, int]] = {}
+
+    def of(self, remark: Remark) -> tuple[tuple[int, ...], str]:
+        steps: list[int] = []
+        here = self._raw
+        for key in remark.at:
+            if isinstance(here, Mapping):
+                known = self._keys.get(id(here))
+                if known is None:
+                    known = self._keys[id(here)] = {key: number for number, key in enumerate(here)}
+                steps.append(known.get(key, -1))
+                here = here.get(key)
+            elif isinstance(here, list) and isinstance(key, int) and key < len(here):
+                steps.append(key)
+                here = here[key]
+        return tuple(steps), remark.what

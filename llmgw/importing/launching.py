@@ -8,7 +8,6 @@ applies counts.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from llmgw.checking.launches import flag_of, why_owned
 from llmgw.checking.secrets import is_secret, is_secret_name
@@ -16,6 +15,7 @@ from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.importing.account import Account
 from llmgw.importing.commands import Option, options
 from llmgw.importing.draft import Devices
+from llmgw.importing.spreading import spread_of
 from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
 from llmgw.weights import unusable_source
@@ -92,16 +92,16 @@ class Launch:
                 return "it holds a secret in clear text" if is_open else f"{quoted(before or item)}: {NOT_EXPANDED}"
         return ""
 
-    def variable(self, name: str, value: str, at: Path) -> None:
-        """Take over a variable of the environment, named at `at`."""
+    def variable(self, name: str, value: str, at: Path, *, alone: bool = True) -> None:
+        """Take over a variable of the environment, named at `at`; with `alone`, nothing else is named there."""
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            self._lose((at,), "no name that a variable can have")
+            self._lose((at,), "no name that a variable can have", name[:60] if not alone else "", alone=alone)
         elif name in DEVICE_VARIABLES:
-            self._pin(name, value, at)
+            self._pin(name, value, at, alone=alone)
         elif is_secret(value, name) or (is_secret_name(name) and unfillable(value)):
-            self.secret(name, at, "a secret: the catalog names it; give its value to the agents")
+            self.secret(name, at, "a secret: the catalog names it; give its value to the agents", alone=alone)
         elif (why := unfillable(value)) is not None:
-            self._lose((at,), why)
+            self._lose((at,), why, "" if alone else name, alone=alone)
         else:
             self.env[name] = value
 
@@ -109,7 +109,7 @@ class Launch:
         """Name a secret that stood, or was named, at `at`."""
         self.secrets[variable] = name or re.sub(r"[^a-z0-9]+", "-", variable.casefold()).strip("-") or "secret"
         if alone:
-            self.account.carried.discard(at)
+            self.account.uncarry(at)
         self.account.change(at, why, variable)
 
     def devices(self, stated: int | None, kind: str | None = None, memory: str | None = None) -> Devices | None:
@@ -122,11 +122,12 @@ class Launch:
             self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
         return Devices(count, kind, memory)
 
-    def _pin(self, name: str, value: str, at: Path) -> None:
+    def _pin(self, name: str, value: str, at: Path, *, alone: bool) -> None:
         listed = [item for item in value.split(",") if item.strip()]
         hides = value.strip() in HIDING_VALUES or unfillable(value) is not None
         self.pinned = 0 if hides else len(listed)
-        self.account.carried.discard(at)
+        if alone:
+            self.account.uncarry(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
         self.account.change(at, f"the plane chooses the devices: {how_many}", name)
 
@@ -136,14 +137,14 @@ class Launch:
     def change(self, given: Given, why: str) -> None:
         for at in given.places:
             if given.alone:
-                self.account.carried.discard(at)
+                self.account.uncarry(at)
             self.account.change(at, why, given.option.flag)
 
     def _lose(self, places: Sequence[Path], why: str, what: str = "", *, alone: bool = True) -> None:
         """With `alone`, what stands at the places is lost wholly: it is carried no more."""
         for at in places:
             if alone:
-                self.account.carried.discard(at)
+                self.account.uncarry(at)
             self.account.lose(at, why, what)
 
 
@@ -259,43 +260,6 @@ RULES: tuple[Rule, ...] = (
     _weights_first,
     _weights_named,
 )
-
-
-# --- what arguments say --------------------------------------------------------------------------------------------
-
-_SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
-    "vllm": (
-        frozenset({"--tensor-parallel-size", "-tp"}),
-        frozenset({"--pipeline-parallel-size", "-pp"}),
-        frozenset({"--data-parallel-size", "-dp"}),
-    ),
-    "sglang": (frozenset({"--tensor-parallel-size", "--tp-size", "--tp"}), frozenset({"--pp-size", "--pp"})),
-}
-"""Flags whose values multiply to the number of devices."""
-
-
-def spread_of(row: EngineRow, args: Sequence[str]) -> int:
-    """How many devices the arguments spread an engine over; 1 where they do not say, 0 where they say the CPU."""
-    given = [(flag_of(option.flag, row), option.value) for option in options(args)]
-    if row.name == "command":
-        return int(any(flag in ("--gpus", "--device") for flag, _ in given))
-    if row.name == "llama.cpp":
-        return _llama_devices(dict(given))
-    if ("--device", "cpu") in given:
-        return 0
-    sizes = (
-        next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
-        for flags in _SPREADING.get(row.name, ())
-    )
-    return min(prod(sizes), 1024)
-
-
-def _llama_devices(given: Mapping[str, str]) -> int:
-    """By `--tensor-split 3,1`, and by `-ngl 0`, which keeps every layer on the CPU."""
-    if any(given.get(flag) == "0" for flag in ("-ngl", "--gpu-layers", "--n-gpu-layers")):
-        return 0
-    split = given.get("-ts") or given.get("--tensor-split") or "1"
-    return min(max(1, len([share for share in re.split("[,/]", split) if share.strip() not in ("", "0")])), 1024)
 
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", re.ASCII)

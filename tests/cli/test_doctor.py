@@ -14,6 +14,8 @@ import pytest
 from cli import machine_checks
 from cli.checkup import Checked, Health
 from cli.failures import REFUSED
+from cli.fleet_checks import IDLE_PHASES, SICK_PHASES
+from llmgw.showing.phases import Phase
 from llmgw.world import World
 from tests.cli.fleets import Command, Raising, WorldFleet
 from tests.core.worlds import serving
@@ -104,6 +106,17 @@ def test_a_fleet_whose_workflow_does_not_answer_is_wrong_and_asked_no_further() 
     assert code == REFUSED
     assert list(found)[-1] == "workflow"
     assert found["workflow"]["health"] == "wrong"
+
+
+def test_a_fleet_without_a_catalog_answers_and_is_a_doubt() -> None:
+    _, found = checks(of(WatchedFleet(World(fleet="main", installation="i", epoch=1, seq=0))))
+    assert found["workflow"]["health"] == "doubt"
+    assert found["workflow"]["mend"]
+
+
+def test_every_phase_that_doctor_knows_is_one() -> None:
+    phases = {str(phase).replace("_", " ") for phase in Phase}
+    assert {*SICK_PHASES, *IDLE_PHASES} <= phases
 
 
 def test_an_agent_that_does_not_know_the_token_says_so_and_without_one_it_is_a_doubt(tmp_path: Path) -> None:

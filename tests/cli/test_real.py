@@ -76,11 +76,11 @@ async def test_a_fleet_from_nothing_to_its_end(llmgw: Shell, tmp_path: Path) -> 
         code, out, _ = await llmgw("doctor", "fleet", "--fleet", "real", "--json")
         health = {check["subject"]: check["health"] for check in json.loads(out)["checks"]}
         # A dev server has none of the search attributes, one worker runs, and nothing is declared yet.
+        assert health.pop("workflow") in ("fine", "doubt")  # it settles, or has no catalog
         assert health == {
             "Temporal": "fine",
             "search attributes": "doubt",
             "workers": "doubt",
-            "workflow": "fine",
             "agents and routers": "doubt",
         }
         assert code == 0

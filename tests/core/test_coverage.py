@@ -53,7 +53,7 @@ EXPRESSED = {
     "{name: b, weights: 'hf://o/r', profiles: [{name: p, engine: vllm}]}]",
     "split weights files": "models: [{name: a, weights: 'hf://o/r/m-00001-of-00003.gguf', profiles: "
     "[{name: p, engine: llama.cpp}]}]",
-    "replace strategy": of_model("replicas: 2"),
+    "replace strategy": of_model("replicas: 4, canary: {replicas: 1, hold_s: 600}"),
 }
 
 REFUSED = {

@@ -108,10 +108,11 @@ HEALTHY = {
     'llmgw_fleet_phase{fleet="f",phase="safe_mode"}': "0x120",
     'llmgw_fleet_phase{fleet="f",phase="held"}': "0x120",
     'llmgw_fleet_phase{fleet="f",phase="fenced"}': "0x120",
+    'llmgw_fleet_phase{fleet="f",phase="paused"}': "0x120",
     'llmgw_fleet_nodes{fleet="f",state="lost"}': "0x120",
     'llmgw_fleet_nodes{fleet="f",state="set_aside"}': "0x120",
     'llmgw_fleet_devices{fleet="f",state="bad"}': "0x120",
-    'llmgw_fleet_waiting_longest_seconds{fleet="f"}': "0+60x120",
+    'llmgw_fleet_waiting_longest_seconds{fleet="f"}': "0+30x120",
     'llmgw_model_replicas_wanted{fleet="f",model="m"}': "2x120",
     'llmgw_model_replicas_ready{fleet="f",model="m"}': "2x120",
     'llmgw_model_failures{fleet="f",model="m"}': "0x120",
@@ -133,7 +134,7 @@ HEALTHY = {
     'up{job="agent",instance="n"}': "1x120",
     'up{job="router",instance="r"}': "1x120",
 }
-"""A minute between samples. Nothing may fire on these within an hour."""
+"""A minute between samples. Nothing may fire on these within 65 minutes."""
 
 SICK: dict[str, dict[str, str]] = {
     "LlmgwNoWorkerActs": {'llmgw_worker_acting{fleet="f",instance="a"}': "0x120"},
@@ -142,7 +143,8 @@ SICK: dict[str, dict[str, str]] = {
     "LlmgwSafeMode": {'llmgw_fleet_phase{fleet="f",phase="safe_mode"}': "1x120"},
     "LlmgwOthersCommand": {'llmgw_fleet_phase{fleet="f",phase="fenced"}': "1x120"},
     "LlmgwFleetHeld": {'llmgw_fleet_phase{fleet="f",phase="held"}': "1x120"},
-    "LlmgwInputRefused": {'llmgw_inputs_total{fleet="f",kind="catalog",judgement="refused"}': "1x50 2x70"},
+    "LlmgwPausedLong": {'llmgw_fleet_phase{fleet="f",phase="paused"}': "1x120"},
+    "LlmgwInputRefused": {'llmgw_inputs_total{fleet="f",kind="catalog",judgement="refused"}': "1x60 2x60"},
     "LlmgwPlansAreSlow": {'llmgw_plan_duration_seconds_bucket{fleet="f",le="0.1"}': "0x120"},
     "LlmgwHistoryGrowsLarge": {'llmgw_workflow_history_bytes{fleet="f"}': "25000000x120"},
     "LlmgwNodeLost": {'llmgw_fleet_nodes{fleet="f",state="lost"}': "2x120"},
@@ -154,7 +156,7 @@ SICK: dict[str, dict[str, str]] = {
     "LlmgwWaitsLong": {'llmgw_fleet_waiting_longest_seconds{fleet="f"}': "3600+60x120"},
     "LlmgwAgentDown": {'up{job="agent",instance="n"}': "0x120"},
     "LlmgwDeviceToolsFail": {'llmgw_agent_inventory_complete{instance="n"}': "0x120"},
-    "LlmgwAgentBug": {'llmgw_agent_bugs_total{instance="n"}': "2x50 3x70"},
+    "LlmgwAgentBug": {'llmgw_agent_bugs_total{instance="n"}': "2x60 3x60"},
     "LlmgwRouterDown": {'up{job="router",instance="r"}': "0x120"},
     "LlmgwRouterBehind": {'llmgw_router_current{fleet="f",router="r"}': "0x120"},
     "LlmgwRequestsFail": {'llmgw_router_requests_total{model="m",fleet="f",endpoint="e",code="500"}': "0+60x120"},
@@ -162,7 +164,7 @@ SICK: dict[str, dict[str, str]] = {
     "LlmgwAnswersBreakOff": {'llmgw_router_aborts_total{model="m",fleet="f",endpoint="e"}': "3+2x120"},
     "LlmgwSlowFirstByte": {'llmgw_router_first_byte_seconds_bucket{model="m",le="1.0"}': "0x120"},
 }
-"""What differs from the healthy fleet when the alert should fire: it alone, an hour later."""
+"""What differs from the healthy fleet when the alert should fire: it alone, 65 minutes later."""
 
 
 def test_every_alert_is_tried() -> None:
@@ -183,7 +185,7 @@ def _trial(alert: str, differing: dict[str, str]) -> dict[str, Any]:
     fires = [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else []
     query = {
         "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-        "eval_time": "55m",
+        "eval_time": "65m",
         "exp_samples": fires,
     }
     return {"name": alert or "healthy", "interval": "1m", "input_series": series, "promql_expr_test": [query]}

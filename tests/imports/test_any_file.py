@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmgw.catalog import MAX_COMPRESSED_BYTES
-from llmgw.importing.account import children, leaves
+from llmgw.importing.account import children
 from llmgw.importing.importer import Imported, Refused, imported
 from llmgw.importing.kinds import SOURCES
 from llmgw.validation import check
@@ -20,7 +20,7 @@ SMALL = tuple((kind, file) for kind, file in FILES if file.stat().st_size < 30_0
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 3, 10**15, 1.5, float("inf"), float("nan"), "", " ", "x", "${X}", "{{ .Values.x }}", "-",
     "--", "\0", "\ud800", "a" * 300, "8", "16Gi", "cpu:1", "hf://a/b", "s3://a/b", "/models/x.gguf", [], {},
-    "hf_" + "a" * 24,
+    "hf_" + "a" * 24, "docker run --gpus all -v /a:/b -p 1:2 img --port 2", "docker run", "podman run -e",
     ["a", None, 3, {"b": 1}], {"name": "x", "value": "y"}, {"name": {"a": 1}}, [[]], {"": ""}, "vllm serve /m --port 1",
     'llama-server -m /m.gguf "', {"items": [1]},
 )  # fmt: skip
@@ -33,7 +33,7 @@ def judged(kind: str, raw: object) -> Imported | Refused:
         assert found.finding.what
         return found
     assert check(found.catalog, limit_bytes=MAX_COMPRESSED_BYTES).problems == ()
-    assert [at for at in leaves(raw) if not found.account.covers(at)] == []
+    assert list(found.account.untold(raw)) == []
     return found
 
 

@@ -10,7 +10,6 @@ import pytest
 from cli import yaml_text
 from cli.yaml_writing import yaml_of
 from llmgw.catalog import MAX_COMPRESSED_BYTES
-from llmgw.importing.account import leaves
 from llmgw.importing.importer import UNKNOWN, Imported, Refused, imported
 from llmgw.problems import Path as Place
 from llmgw.validation import check
@@ -45,7 +44,7 @@ def test_a_file_gives_a_catalog_that_is_valid_or_a_refusal(kind: str, file: Path
 def test_every_part_of_a_file_is_carried_or_told(kind: str, file: Path) -> None:
     found = outcome(kind, file)
     if isinstance(found, Imported):
-        assert [at for at in leaves(foreign(file).raw) if not found.account.covers(at)] == []
+        assert list(found.account.untold(foreign(file).raw)) == []
 
 
 @every_file

@@ -128,7 +128,7 @@ def _devices(launch: Launch | None, spec: Part) -> Devices | None:
             spec.account.lose(at, "it is not NAME:COUNT")
         return launch.devices(None) if launch else None
     if name == "cpu" or name.startswith("cpu-"):
-        spec.account.carried.discard(at)
+        spec.account.uncarry(at)
         spec.account.change(at, f"on the CPU; {NO_CPU_SHARE}")
         return None
     if name.startswith("google-tpu"):

@@ -86,15 +86,19 @@ class _Public:
 
 def read(document: Part) -> CatalogDraft:
     document.lose_each(SETTINGS)
-    groups: list[_Public] = []
+    groups: dict[object, _Public] = {}
     for entry in document.part("model_list").items():
         _sort_in(entry, groups)
     _more_names(document.part("router_settings"), groups)
-    return CatalogDraft(tuple(_model(group, document) for group in groups))
+    different = {id(group): group for group in groups.values()}
+    return CatalogDraft(tuple(_model(group, document) for group in different.values()))
 
 
-def _sort_in(entry: Part, groups: list[_Public]) -> None:
-    """The entry's endpoint, under its public name; endpoints that share a name, or names that share one, are one."""
+def _sort_in(entry: Part, groups: dict[object, _Public]) -> None:
+    """The entry's endpoint, under its public name; endpoints that share a name, or names that share one, are one.
+
+    `groups`: by public name, and by (provider, backend).
+    """
     params = entry.part("litellm_params")
     name, model = entry.text("model_name"), params.text("model")
     if name is None or model is None or (why := _not_ours(model, params)) is not None:
@@ -107,10 +111,9 @@ def _sort_in(entry: Part, groups: list[_Public]) -> None:
     if "*" in name:
         entry.lose("model_name", "a wildcard is no name: it is called as its backend is")
         name = rest
-    group = next((g for g in groups if _is_of(g, name, provider, rest)), None)
-    if group is None:
-        group = _Public(entry.at)
-        groups.append(group)
+    group = groups.get(name) or groups.get((provider, rest)) or _Public(entry.at)
+    groups.setdefault(name, group)
+    groups.setdefault((provider, rest), group)
     group.names.append((name, (*entry.at, "model_name")))
     info = entry.whole_as_json("model_info")
     if info is not None:
@@ -120,11 +123,6 @@ def _sort_in(entry: Part, groups: list[_Public]) -> None:
         backend = _Backend(provider, rest, entry.at, weight=params.whole("weight"))
         group.backends.append(backend)
     backend.places.add(params.peek("api_base") or params.peek("base_url"))
-
-
-def _is_of(group: _Public, name: str, provider: str, rest: str) -> bool:
-    named = any(known == name for known, _ in group.names)
-    return named or any((b.provider, b.name) == (provider, rest) for b in group.backends)
 
 
 def _divided(model: str) -> tuple[str, str]:
@@ -158,10 +156,10 @@ def _is_own(base: str) -> bool:
     return bool(host) and not base.startswith("os.environ/") and _OWN_HOST.fullmatch(host) is not None
 
 
-def _more_names(settings: Part, groups: list[_Public]) -> None:
+def _more_names(settings: Part, groups: dict[object, _Public]) -> None:
     """`model_group_alias: {alias: name}` are aliases; the rest is the proxy's own."""
     for alias in settings.part("model_group_alias").items():
-        group = next((g for g in groups if any(name == alias.raw for name, _ in g.names)), None)
+        group = groups.get(alias.raw) if isinstance(alias.raw, str) else None
         if group is None:
             alias.lose_all("it stands for a model that is not carried over, or is more than a name")
             continue

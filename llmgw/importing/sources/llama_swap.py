@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmgw.importing.account import Part
 from llmgw.importing.commands import Started, UnsplittableError, split, started, without_comments
+from llmgw.importing.containers import contained, take
 from llmgw.importing.draft import FILL_IN, TO_FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, identifier
 from llmgw.importing.launching import Launch, launch_of
 from llmgw.importing.macros import Macros, unused
@@ -144,10 +145,13 @@ def _model(
     if not argv:
         entry.account.drop(entry.at, "it has no cmd: there is nothing to launch")
         return
-    begun = _with_port(started(argv), entry)
+    box = contained(argv)
+    begun = box.begun if box else _with_port(started(argv), entry)
     if begun.note:
         entry.account.change((*entry.at, "cmd"), begun.note)
     launch, why = _launch(begun, entry, macros)
+    if box is not None:
+        take(launch, box, (*entry.at, "cmd"))
     is_told = begun.engine != "command" or any(
         placeholder(PORT) in item for item in (*launch.args, *launch.env.values())
     )
@@ -218,6 +222,7 @@ def _drafted(entry: Part, common: _Common, macros: Macros, begun: Started, launc
         secrets=launch.secrets,
         devices=launch.devices(None),
         weights=launch.weights,
+        image=begun.image,
         start_limit_s=common.start_limit_s,
         stop_limit_s=entry.number("unloadTimeout") or common.stop_limit_s,
     )

@@ -1,0 +1,43 @@
+"""How many devices an engine's own arguments spread it over."""
+
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from llmgw.checking.launches import flag_of
+from llmgw.engines import EngineRow
+from llmgw.importing.commands import options
+
+_SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
+    "vllm": (
+        frozenset({"--tensor-parallel-size", "-tp"}),
+        frozenset({"--pipeline-parallel-size", "-pp"}),
+        frozenset({"--data-parallel-size", "-dp"}),
+    ),
+    "sglang": (frozenset({"--tensor-parallel-size", "--tp-size", "--tp"}), frozenset({"--pp-size", "--pp"})),
+}
+"""Flags whose values multiply to the number of devices."""
+
+
+def spread_of(row: EngineRow, args: Sequence[str]) -> int:
+    """How many devices the arguments spread an engine over; 1 where they do not say, 0 where they say the CPU."""
+    given = [(flag_of(option.flag, row), option.value) for option in options(args)]
+    if row.name == "command":
+        return int(any(flag in ("--gpus", "--device") for flag, _ in given))
+    if row.name == "llama.cpp":
+        return _llama_devices(dict(given))
+    if ("--device", "cpu") in given:
+        return 0
+    sizes = (
+        next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
+        for flags in _SPREADING.get(row.name, ())
+    )
+    return min(prod(sizes), 1024)
+
+
+def _llama_devices(given: Mapping[str, str]) -> int:
+    """By `--tensor-split 3,1`, and by `-ngl 0`, which keeps every layer on the CPU."""
+    if any(given.get(flag) == "0" for flag in ("-ngl", "--gpu-layers", "--n-gpu-layers")):
+        return 0
+    split = given.get("-ts") or given.get("--tensor-split") or "1"
+    return min(max(1, len([share for share in re.split("[,/]", split) if share.strip() not in ("", "0")])), 1024)
