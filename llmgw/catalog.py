@@ -293,6 +293,15 @@ class Profile(Part):
     """Longest wait for requests in flight. Absent: the policy's."""
 
 
+class Canary(Part):
+    """A changed version is tried on few replicas first; the others keep the version that serves."""
+
+    replicas: Annotated[Count, Field(ge=1, le=MAX_REPLICAS)] = 1
+    """How many replicas the new version gets before it goes on."""
+    hold_s: Annotated[Seconds, Field(gt=0)] | None = None
+    """So long they have to serve before it goes on by itself. Absent: it waits for `llmgw promote`."""
+
+
 class Model(Part):
     """A model as clients know it."""
 
@@ -306,6 +315,8 @@ class Model(Part):
     """Higher wins when devices are short."""
     idle_timeout_s: Annotated[Seconds, Field(ge=1)] | None = None
     """After this long without use, replicas above `min` stop. Absent: never."""
+    canary: Canary | None = None
+    """Try a changed version on few replicas first. Absent: it rolls through at once."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
     """Where the weights come from: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
     profiles: Annotated[tuple[Profile, ...], Field(min_length=1)]
