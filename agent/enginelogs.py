@@ -15,6 +15,7 @@ from llmgw.ids import ReplicaId
 
 TAIL_LINES = 10
 TAIL_CHARS = 200
+LAST_LINES = 80
 _TAIL_BYTES = 16 * 1024
 _FOLLOW_S = 0.2
 KEPT_REPLICAS = 200
@@ -43,6 +44,10 @@ class EngineLogs:
         """The last lines for a report: each gone through `clean`, then cut in length."""
         lines = last_lines(self._root / replica / f"{attempt}.log", TAIL_LINES)
         return tuple(clean(line)[:TAIL_CHARS] for line in lines)
+
+    def last_words(self, replica: ReplicaId, attempt: int) -> tuple[str, ...]:
+        """As `tail`, of more lines and uncut: what ended an engine stands before what it says while it goes."""
+        return tuple(last_lines(self._root / replica / f"{attempt}.log", LAST_LINES))
 
     def begin_anew(self, replica: ReplicaId, attempt: int) -> None:
         """Set the log of an attempt aside, to `.1`: what follows is a new process's."""

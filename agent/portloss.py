@@ -11,7 +11,8 @@ _WORDS = re.compile(
     r"address already in use"
     r"|\bEADDRINUSE\b|\bAddrInUse\b|\bWSAEADDRINUSE\b"
     r"|errno 98\b"
-    r"|couldn't bind (?:http )?server socket|failed to bind|unable to bind|could not bind|cannot bind|error binding"
+    r"|(?:couldn't|failed to|unable to|could not|cannot|error) bind(?:ing)?\b"
+    r".*(?:address|port|socket|tcp|listen|:\d{2,5}\b)"
     r"|port \d+ is (?:already )?(?:in use|occupied|not available|taken)"
     r"|exiting due to http server error",
     re.IGNORECASE,

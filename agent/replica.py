@@ -227,7 +227,7 @@ class Replica:
         record = self.record
         if record.was_ready or record.moves >= MOST_MOVES:
             return False
-        return tells_of_a_lost_port(self._around.logs.tail(record.replica, record.start.attempt))
+        return tells_of_a_lost_port(self._around.logs.last_words(record.replica, record.start.attempt))
 
     async def _move(self) -> bool:
         """Other ports, written down before anything is started on them; False when there are none."""

@@ -72,6 +72,7 @@ async def test_extra_ports_are_reserved_like_the_first(agent: Agent) -> None:
         'Error: Os { code: 98, kind: AddrInUse, message: "Address already in use" }',
         "zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:30001')",
         "RuntimeError: port 30000 is already in use",
+        "Error: failed to bind to 0.0.0.0:8080",
     ],
 )
 def test_what_engines_say_of_a_taken_port_is_known(line: str) -> None:
@@ -80,7 +81,13 @@ def test_what_engines_say_of_a_taken_port_is_known(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["torch.OutOfMemoryError: CUDA out of memory", "ValueError: port must be a number", "weights are in use", ""],
+    [
+        "torch.OutOfMemoryError: CUDA out of memory",
+        "ValueError: port must be a number",
+        "weights are in use",
+        "WARNING failed to bind threads to NUMA node 1",
+        "",
+    ],
 )
 def test_other_ends_are_no_lost_port(line: str) -> None:
     assert not tells_of_a_lost_port((line,))
