@@ -96,13 +96,13 @@ class Commands:
     async def restore(self, order: Restore) -> None:
         """Lift the quarantine of a device whose memory did not come back. Raises BatchRefused, also while a process
         of ours lives on it: that is no matter of belief."""
-        async with self._turn:
+        async with self._node.turn:
             held = [r for r in self._node.replicas.values() if r.stuck and _claims(r, order.device)]
             if not held:
                 raise self._refused(409, ErrorCode.INVALID, f"device {order.device} is not quarantined")
             census = await self._node.census.take()
             for replica in held:
-                if left := processes_of(replica.record, self._node.settings.node, census):
+                if left := self._node.processes_of(replica.record, census):
                     text = f"{replica.record.replica} still runs as pid {left[0].pid} ({left[0].name})"
                     raise self._refused(409, ErrorCode.INVALID, f"{text}: the device is free once that has ended")
             for replica in held:
