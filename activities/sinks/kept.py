@@ -19,7 +19,7 @@ from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
 from llmgw.fencing import Fence, compare
-from llmgw.ids import ReplicaId
+from llmgw.ids import ModelName, ReplicaId
 from llmgw.observation import Target
 from llmgw.sentences import names_shown
 from llmgw.table import Table, TableChange
@@ -166,6 +166,7 @@ class KeptSink:
                     idle_s=used.idle_s or 0.0,
                     withdrawn=id_ in book.leaving,
                     fleet=fleet,
+                    idle=_is_idle(book, id_, used),
                 )
                 for id_, used in sorted(use.items())
             ),
@@ -186,6 +187,15 @@ class _Reader:
         if version is None or version != self._version:
             self._version, self._book = version, self._place.read()
         return self._book
+
+
+def _is_idle(book: Book, id_: ReplicaId, used: EngineUsage) -> bool:
+    """Without a request for as long as its model's row says; nobody can tell: not idle."""
+    endpoint = book.endpoints.get(id_)
+    model = None if endpoint is None else book.models.get(ModelName(endpoint.models[0]))
+    if model is None or model.idle_after_s is None or used.in_flight != 0:
+        return False
+    return used.idle_s is not None and used.idle_s >= model.idle_after_s
 
 
 def _trouble(book: Book, look: Look) -> str:

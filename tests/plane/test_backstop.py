@@ -51,7 +51,7 @@ class Scene:
 async def scene(client: Client, directory: Path) -> AsyncIterator[Scene]:
     """A fleet with one running replica, our router, and Prometheus's file; a third router's directory is missing."""
     router = SimRouter(NATIVE)
-    skin = FleetSkin({NODE: SimNode(NODE, devices(NODE, 1), 0.0, 0.0)}, {NATIVE: router})
+    skin = FleetSkin({NODE: SimNode(NODE, devices(NODE, 1), start_s=0.0, stop_s=0.0)}, {NATIVE: router})
     file = directory / "targets.json"
     async with serving(skin) as base, working(client, f"t-{uuid.uuid4().hex[:8]}") as fleet:
         await fleet.apply(
