@@ -185,6 +185,18 @@ async def test_a_model_that_is_not_ready_is_no_unknown_model(kind: str, tmp_path
             assert "asleep" in " ".join(limits(kind, [asleep], []))
 
 
+@pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.carries_traffic])
+async def test_an_endpoint_is_idle_after_its_models_time_without_a_request(kind: str, tmp_path: Path) -> None:
+    async with scene(kind, tmp_path) as (plane, one, two):
+        await plane.put([M.model_copy(update={"idle_after_s": 0.5})], [one.endpoint, two.endpoint])
+        await plane.sees(lambda s: s.idle == ("m-1", "m-2"))
+        if plane.rig.door:
+            async with streaming(plane, one):
+                await plane.sees(lambda s: "m-1" not in s.idle)
+                one.end.set()
+            await plane.sees(lambda s: s.idle == ("m-1", "m-2"))
+
+
 @pytest.mark.parametrize("kind", ["haproxy", "envoy"])
 async def test_the_activator_stands_in_for_a_model_without_replicas(kind: str, tmp_path: Path) -> None:
     async with scene(kind, tmp_path) as (plane, one, _two), engine("activator") as activator:
