@@ -79,7 +79,7 @@ def _asked(
     wait = httpx.Timeout(10.0, read=None if parameters and "follow" in parameters else 10.0)
     try:
         with (
-            session.outside.agents(_headers(session.target.token_file)) as client,
+            session.outside.agents(headers(session.target.token_file)) as client,
             client.stream(method, url, params=parameters, json=body, timeout=wait) as answer,
         ):
             if not answer.is_success:
@@ -101,8 +101,8 @@ def _refusal(url: str, status: int, body: str) -> CommandError:
     return CommandError(REFUSED, f"the agent answers {status}: {text}")
 
 
-def _headers(token_file: Path | None) -> dict[str, str]:
-    """The token on the file's first line that holds one."""
+def headers(token_file: Path | None) -> dict[str, str]:
+    """What lets us in: the token on the file's first line that holds one."""
     if token_file is None:
         return {}
     try:

@@ -15,8 +15,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import catalogs, looking, ordering, planning, processes, versions
+from cli import catalogs, importing, looking, ordering, planning, processes, versions
 from cli.applying import apply
+from cli.doctor import doctor
 from cli.events import events
 from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
@@ -169,6 +170,8 @@ CATALOG_COMMANDS: Mapping[str, Callable[..., None]] = {
     "history": versions.history,
     "show": versions.show_generation,
     "rollback": versions.rollback,
+    "import": importing.import_file,
+    "export": importing.export,
     "schema": catalogs.schema,
 }
 for _name, _command in CATALOG_COMMANDS.items():
@@ -176,6 +179,7 @@ for _name, _command in CATALOG_COMMANDS.items():
 looking.add_to(app)
 app.command("events", help=told(events), rich_help_panel=looking.PANEL)(events)
 app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
+app.command("doctor", help=told(doctor), rich_help_panel=looking.PANEL)(doctor)
 app.command("timeline", help=told(timeline), rich_help_panel=looking.PANEL)(timeline)
 ordering.add_to(app)
 

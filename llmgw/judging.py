@@ -120,7 +120,12 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
     after = _in_force(world, new, digest)
     text = f"generation {after.generation} is in force"
     return after, _verdict(
-        after, item, Judgement.ACCEPTED, text, warnings=(*warnings, *_shadowed(world, new)), changes=changes
+        after,
+        item,
+        Judgement.ACCEPTED,
+        text,
+        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new)),
+        changes=changes,
     )
 
 
@@ -152,6 +157,17 @@ def _without_stale_wishes(world: World) -> World:
         leaving={k: v for k, v in world.wishes.leaving.items() if k not in declared},
     )
     return world if wishes == world.wishes else replace(world, wishes=wishes)
+
+
+def _renamed(world: World, new: Catalog) -> Problems:
+    """An engine knows one name from its start on: a new name is a new model."""
+    left = {a.model for a in world.assignments.values()} - {m.name for m in new.models}
+    moved = ((name, m.name) for m in new.models for name in sorted(left & set(m.aliases)))
+    return tuple(
+        f"{old} becomes an alias of {name}: a rename stops {old}'s engines and starts new ones, and nothing serves "
+        f"{old} until {name} is ready. To avoid that, keep {old} in the catalog until then"
+        for old, name in moved
+    )
 
 
 def _shadowed(world: World, new: Catalog) -> Problems:

@@ -44,12 +44,16 @@ class Cordon(_NodeOrder):
 
 class Uncordon(_NodeOrder):
     name = "uncordon"
-    description = "Let a node take replicas again: ends a cordon and a drain"
+    description = "Let a node take replicas again: ends a cordon and a drain, and forgets the crashes there"
     example: ClassVar[Mapping[str, object]] = {"node": "gpu-07"}
 
-    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+    def wish(self, world: World, now_s: float) -> Wishes:
         wishes = world.wishes
-        return replace(wishes, cordoned=without(wishes.cordoned, self.id), drains=without(wishes.drains, self.id))
+        since_s = wishes.trusted.get(self.id, 0.0)
+        crashed = any(f.node == self.id and f.at_s >= since_s for known in world.failures.values() for f in known)
+        trusted = with_item(wishes.trusted, self.id, now_s) if crashed else wishes.trusted
+        cordoned, drains = without(wishes.cordoned, self.id), without(wishes.drains, self.id)
+        return replace(wishes, cordoned=cordoned, drains=drains, trusted=trusted)
 
 
 class DrainNode(_NodeOrder):

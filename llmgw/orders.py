@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from llmgw.fleet_orders import PauseFleet, Resume, RoutersAdd, RoutersRemove, Takeover
-from llmgw.model_orders import Restart, ScaleModel, Wake
+from llmgw.model_orders import Promote, Restart, Revert, ScaleModel, Wake
 from llmgw.node_orders import (
     ConfirmLost,
     Cordon,
@@ -41,6 +41,8 @@ ORDERS: Mapping[str, type[Order]] = {
         Wake,
         ScaleModel,
         Restart,
+        Promote,
+        Revert,
         PauseFleet,
         Resume,
         Takeover,

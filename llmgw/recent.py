@@ -45,6 +45,8 @@ class Recent(BaseModel):
     safe_mode: str = ""
     """Why nothing is started or stopped; empty when deciding works."""
     unreadable: dict[str, str] = {}
+    shed: tuple[str, ...] = ()
+    """What was too large to be carried over to this run, in words."""
     """Carried records that could not be understood, with the reason."""
 
     def with_refusal(self, name: str, problems: tuple[str, ...], now_s: float) -> "Recent":

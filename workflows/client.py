@@ -18,7 +18,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateRPCTimeoutOr
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import Runtime
-from temporalio.service import TLSConfig
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from llmgw.plan import Verdict
 from workflows import names, past
@@ -176,6 +176,22 @@ class Fleet:
         now = datetime.now(UTC)
         polls = ((p.identity, p.last_access_time.ToDatetime(tzinfo=UTC)) for p in answer.pollers)
         return {identity: max(0.0, (now - at).total_seconds()) for identity, at in polls}
+
+    async def missing_search_attributes(self) -> tuple[str, ...] | None:
+        """Search attributes that the fleet writes and its namespace has not; None where the service does not tell."""
+        from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest  # a rarely needed, large module
+
+        try:
+            answer = await self.client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self.client.namespace), timeout=ANSWER_LIMIT
+            )
+        except RPCError as error:
+            if error.status in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED):
+                return None
+            raise
+        known = {**answer.custom_attributes, **answer.system_attributes}
+        needed = (names.PHASE_ATTRIBUTE, names.GENERATION_ATTRIBUTE, names.REJECTED_ATTRIBUTE)
+        return tuple(name for name in needed if name not in known)
 
     async def _update(self, name: str, *args: object) -> Verdict:
         """TimeoutError without an answer: the SDK would ask again for ever, past the limit of each call."""

@@ -38,7 +38,8 @@ class FleetState:
         self.log: tuple[Step, ...] = ()
         self.verdicts: dict[int, Verdict] = {}
         kept = Recent.model_validate(opened.extra.get("recent") or {})
-        self.recent = kept.model_copy(update={"unreadable": {**kept.unreadable, **opened.unreadable}})
+        unreadable = {**kept.unreadable, **opened.unreadable}
+        self.recent = kept.model_copy(update={"unreadable": unreadable, "shed": opened.shed})
         self.pool = ""
         self.cursor = 0
         self.targets = 1
@@ -46,12 +47,14 @@ class FleetState:
 
     # --- inputs ---
 
-    def take(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> int:
-        """Record what came, unjudged; returns its arrival number."""
+    def arrived(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> Input:
+        """What came, with its arrival number."""
         self.arrivals += 1
-        recorded = Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
-        self.world = replace(self.world, inbox=(*self.world.inbox, recorded))
-        return self.arrivals
+        return Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
+
+    def take(self, arrived: Input) -> None:
+        """Record what came, unjudged."""
+        self.world = replace(self.world, inbox=(*self.world.inbox, arrived))
 
     def refuse(self, name: str, text: str, now_s: float) -> None:
         """Something came that cannot even be recorded as an input (an unknown signal, an undecodable one)."""

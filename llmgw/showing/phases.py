@@ -47,15 +47,31 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
 
 
 LASTING = frozenset(
-    {"brake", "failed", "foreign", "lost", "no_place", "quarantined", "set_aside", "silent", "unreadable"}
+    {
+        "brake",
+        "crashes",
+        "failed",
+        "foreign",
+        "lost",
+        "no_place",
+        "quarantined",
+        "rolled_back",
+        "set_aside",
+        "silent",
+        "unreadable",
+    }
 )
 """Codes of waiting entries that the plane itself does nothing about: a person or the world has to."""
+
+
+UNTIL_PEOPLE = frozenset({"canary", "unclaimed"})
+"""The same, where the entry has no end of its own."""
 
 
 def is_moving(world: World, now_s: float) -> bool:
     """Whether the plane is on its way: something is decided, told or timed and not there yet."""
     waits = world.waiting.values()
-    if any(w.code not in LASTING and (w.code != "unclaimed" or w.until_s is not None) for w in waits):
+    if any(w.code not in LASTING and (w.code not in UNTIL_PEOPLE or w.until_s is not None) for w in waits):
         return True
     lacking = (world.waiting.get(f"model/{name}") for name in lacking_models(world, now_s))
     if any(waiting is None or waiting.code not in LASTING for waiting in lacking):

@@ -335,11 +335,13 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
     """What needs a person, though the fleet goes on."""
     doubtful = [v for v in scene.survey.nodes.values() if v.state in (NodeState.SET_ASIDE, NodeState.FOREIGN)]
     silent = [v.node.id for v in scene.survey.nodes.values() if v.is_silent]
+    back = sorted(w.subject for w in longest if w.code == "rolled_back")
     given_up = sorted(w.subject for w in longest if w.code == "failed")
     said = [
         scene.survey.brake,
         *(f"node {v.node.id} is {v.state.replace('_', ' ')}: {v.note}" for v in doubtful),
         f"silent: {names_shown(silent)}" if silent else "",
+        f"not as the catalog has it, the last good version runs: {names_shown(back)}" if back else "",
         *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
@@ -347,6 +349,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
             f"the carried record of {name} could not be read: {record.problem}"
             for name, record in sorted(scene.world.unreadable.items())
         ),
+        *(f"not carried over, for its size: {text}" for text in recent.shed),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:

@@ -132,6 +132,8 @@ class Command:
     """After so many pauses somebody presses Ctrl-C."""
     columns: int | None = None
     now_s: float = 0.0
+    wall_s: float = 0.0
+    """What the clock on the wall says."""
     targets: list[Target] = field(default_factory=list)
     started: list[Sequence[str]] = field(default_factory=list)
 
@@ -147,6 +149,7 @@ class Command:
             start=self.started.append,
             pause=self._pause,
             monotonic_s=lambda: self.now_s,
+            now_s=lambda: self.wall_s,
         )
 
     async def _connect(self, target: Target) -> Fleet:

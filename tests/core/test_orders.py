@@ -33,6 +33,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "wake": ({"model": "qwen"}, {"model": "llama"}),
     "scale": ({"model": "qwen", "replicas": 1}, {"model": "qwen", "replicas": 1, "for_s": 60.0}, {"model": "qwen"}),
     "restart": ({"target": "qwen"}, {"target": "qwen-1"}),
+    "promote": ({"model": "qwen"},),
+    "revert": ({"model": "qwen"},),
     "nodes-confirm": ({"node": "node-b"},),
     "pause": ({}, {"reason": "by hand"}, {"reason": "by hand", "for_s": 60.0}),
     "resume": ({},),
@@ -57,6 +59,7 @@ def busy_world() -> World:
     )
     return replace(
         start,
+        good={ModelName("qwen"): start.catalog},
         catalog=both,
         wishes=wishes,
         silence={"node/node-b": Silence(SilenceLevel.SUSPECT, NOW - 5)},
