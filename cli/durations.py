@@ -1,4 +1,5 @@
-"""Durations as people type them: `90`, `90s`, `10m`, `1h30m`, `2d`, or the time at which they end: `18:00`."""
+"""Durations as people type them: `90`, `90s`, `10m`, `1h30m`, `2d`, seconds without a unit; or a time of the clock
+here, which is turned into the seconds until then, since only durations travel."""
 
 import re
 from datetime import datetime, timedelta
@@ -18,25 +19,30 @@ def seconds(text: str | float) -> float:
         return float(text)
     if re.fullmatch(f"(?:{_PARTS.pattern})+", text):
         return sum(float(number) * _UNITS_S[unit] for number, unit in _PARTS.findall(text))
-    if (end_s := until(text, datetime.now().astimezone())) is not None:
-        return end_s
-    raise typer.BadParameter(f"{text!r} is no duration: write 90, 90s, 10m, 1h30m or 2d, or a time to come: 18:00")
+    if (left_s := seconds_until(text, datetime.now().astimezone())) is not None:
+        return left_s
+    raise typer.BadParameter(f"{text!r} is no duration: write 90, 90s, 10m, 1h30m or 2d, or a time such as 18:00")
 
 
-def until(text: str, now: datetime) -> float | None:
-    """Seconds from `now` to the next `18:00`, or to `2027-01-31T18:00`, by the clock here unless it names a zone; None
-    for what is no time to come."""
+def seconds_until(text: str, now: datetime) -> float | None:
+    """Seconds from `now` (with its zone) to a time: `18:00` is the next one, `2030-05-01T18:00` that one. None where it
+    is no time; a usage error where it is over."""
+    if re.fullmatch(r"\d{1,2}:\d{2}", text):
+        hour, minute = map(int, text.split(":"))
+        if hour > 23 or minute > 59:
+            return None
+        at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return ((at if at > now else at + timedelta(days=1)) - now).total_seconds()
+    if not re.match(r"\d{4}-\d{2}-\d{2}", text):
+        return None
     try:
-        if re.fullmatch(r"\d{1,2}:\d{2}", text):
-            hour, minute = map(int, text.split(":"))
-            end = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-            end += timedelta(days=1) if end <= now else timedelta()
-        else:
-            given = datetime.fromisoformat(text)
-            end = given if given.tzinfo is not None else given.replace(tzinfo=now.tzinfo)
+        at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (end - now).total_seconds() if end > now else None
+    left_s = ((at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)) - now).total_seconds()
+    if left_s <= 0:
+        raise typer.BadParameter(f"{text} is over")
+    return left_s
 
 
 def age(duration_s: float | None) -> str:

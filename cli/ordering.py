@@ -8,7 +8,7 @@ themselves.
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -38,9 +38,6 @@ GROUPS: Mapping[str, str] = {
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
 
-ALSO: Mapping[str, Sequence[str]] = {"--for": ("--until",)}
-"""Other names of an option, as it reads better with a time than with a duration."""
-
 Fields = dict[str, Any]
 
 
@@ -54,6 +51,8 @@ class Shape:
     """Required fields that may be left out, and who is asked then."""
     note: str = ""
     """Said in the help, below the order's own line."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """A second flag for a field."""
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -63,7 +62,8 @@ SHAPES: Mapping[str, Shape] = {
         note="Without --id the agent at that URL is asked which node it is.",
     ),
     "routers-add": Shape(("url",)),
-    "scale": Shape(("model", "replicas")),
+    "scale": Shape(("model", "replicas"), also={"for_s": "--until"}),
+    "pause": Shape(also={"for_s": "--until"}),
     "pull": Shape(note="The node fetches in the background; its answer in `llmgw status` says that it has begun."),
     "remove-weights": Shape(note="The node answers for each path; `llmgw status` shows what it answered."),
 }
@@ -142,7 +142,7 @@ def _parameters(order: type[Order], shape: Shape) -> list[inspect.Parameter]:
     return [
         _parameter("context", typer.Context),
         *(_given(name, fields[name], typer.Argument, fields[name].is_required()) for name in arguments),
-        *(_given(n, fields[n], typer.Option, _must(n, fields[n], shape)) for n in options),
+        *(_given(n, fields[n], typer.Option, _must(n, fields[n], shape), shape.also.get(n)) for n in options),
         _parameter("as_json", AsJson, False),
         _parameter("as_yaml", AsYaml, False),
     ]
@@ -152,18 +152,20 @@ def _must(name: str, info: FieldInfo, shape: Shape) -> bool:
     return info.is_required() and name not in shape.asked
 
 
-def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool) -> inspect.Parameter:
-    """The parameter for one field: an argument or an option, whichever `form` makes."""
+def _given(
+    name: str, info: FieldInfo, form: Callable[..., Any], required: bool, also: str | None = None
+) -> inspect.Parameter:
+    """The parameter for one field: an argument or an option, whichever `form` makes. `also`: a second flag."""
     kind = _kind(info)
     annotation: Any = list[str] if kind in (dict, tuple) else kind
     flag = f"--{name.removesuffix('_s').removesuffix('s' if kind is dict else '').replace('_', '-')}"
     metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
     told: dict[str, Any] = {"help": info.description, "metavar": metavar}
     if name.endswith("_s"):
-        told |= {"parser": seconds, "help": f"{info.description} For example 10m, or 18:00."}
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m or 18:00."}
     elif form is typer.Argument:
         told["metavar"] = name.upper()
-    flags = (flag, *ALSO.get(flag, ()))
+    flags = (flag, also) if also is not None else (flag,)
     made = form(*flags, **told) if form is typer.Option else form(**told)
     if required:
         return _parameter(name, Annotated[annotation, made])
