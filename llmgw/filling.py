@@ -1,7 +1,6 @@
 """Filling what models lack: models by priority, profiles in order, failed attempts at their time, places by fit."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,7 +36,7 @@ def fill(draft: Draft) -> None:
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, Counter(a.node for a in mine)).run(alive)
+            _Filling(draft, catalog, ground, model).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -80,13 +79,12 @@ class _NotFound:
 
 @dataclass
 class _Filling:
-    """One model in this pass. `there`: how many of its replicas each node has."""
+    """One model in this pass."""
 
     draft: Draft
     catalog: Catalog
     ground: Ground
     model: Model
-    there: Counter[NodeId]
 
     @property
     def subject(self) -> str:
@@ -201,7 +199,6 @@ class _Filling:
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)
-        self.there[assignment.node] -= 1
         self._assign(found, None)
         return True
 
@@ -225,7 +222,6 @@ class _Filling:
         self.draft.specs[spec_id] = spec
         self.draft.place(assignment)
         self.ground.take(assignment)
-        self.there[view.node.id] += 1
 
     def _attempt(self, print_: Fingerprint, follows: Failure | None) -> int:
         """Which attempt in a row this is; the failure it follows is answered."""
