@@ -36,7 +36,7 @@ class Callers:
     """HTTP clients by base URL, the least recently used one closed beyond `MAX_CLIENTS`."""
 
     def __init__(self, outward: Outward, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._outward = outward
+        self.outward = outward
         self._transport = transport
         self._tls = outward.tls or httpx.create_ssl_context()
         self._clients: OrderedDict[str, httpx.AsyncClient] = OrderedDict()
@@ -47,8 +47,8 @@ class Callers:
             return self._clients[url]
         client = httpx.AsyncClient(
             base_url=url,
-            headers=self._outward.headers(),
-            timeout=self._outward.call_limit_s,
+            headers=self.outward.headers(),
+            timeout=self.outward.call_limit_s,
             verify=self._tls,
             transport=self._transport,
             trust_env=False,

@@ -12,17 +12,21 @@ import socket
 import time
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import aiohttp
+import httpx
 from pydantic import ValidationError
 
+from activities import engines
 from activities.cutting import is_echo, node_seen, router_seen
+from activities.outward import in_words
 from activities.settings import Outward
+from activities.sinks.sink import RouterError, Watching
 from llmgw.calls import cut
-from llmgw.ids import NodeId, RouterId
+from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
     Observation,
@@ -33,7 +37,7 @@ from llmgw.observation import (
     TroubleSeen,
 )
 from llmgw.silence import silence_level
-from llmgw.wire import BEAT_S, Inventory, NodeReport, RouterState
+from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
 WINDOW_S = 0.2
@@ -83,6 +87,8 @@ class Pool:
     fleet: str
     outward: Outward
     session: aiohttp.ClientSession
+    watching: Mapping[str, Watching] = field(default_factory=dict)
+    """By kind: the sinks of routers that have to be looked at, since they do not tell their state."""
     clock: Callable[[], float] = time.monotonic
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     revision: int = 0
@@ -195,9 +201,10 @@ class Pool:
         while True:
             before_s = stream.heard_s
             try:
-                await self._read(stream)
+                sink = self.watching.get(stream.target.kind)
+                await (self._read(stream) if sink is None else self._watch(stream, sink))
                 trouble = "the stream ended"
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            except (RouterError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 trouble = _in_words(error)
             if stream.heard_s > before_s:
                 retry_s = FIRST_RETRY_S  # it worked for a while: a restart is answered at once
@@ -229,9 +236,27 @@ class Pool:
                 if line.strip():
                     self._absorb(stream, line)
 
-    def _heard(self, stream: _Stream) -> None:
+    async def _watch(self, stream: _Stream, sink: Watching) -> None:
+        """Look at a router that does not tell its state by itself."""
+        try:
+            async with contextlib.aclosing(sink.watch(self.fleet, stream.target, self._use_of)) as looks:
+                async for heard in looks:
+                    self._heard(stream, heard.trouble)
+                    if heard.state is not None:
+                        self._router(stream, heard.state)
+        except httpx.HTTPError as error:
+            raise RouterError(in_words(error)) from error
+
+    async def _use_of(self, replicas: Collection[ReplicaId]) -> Mapping[ReplicaId, EngineUsage]:
+        """What engines say of their own use, asked anew at the agents that report them."""
+        nodes = {s.target.url: s.target.id for s in self._streams.values() if s.target.id.startswith("node/")}
+        reports = {url: self._facts.get(("seen", id_), (0, None))[1] for url, id_ in nodes.items()}
+        known = {url: report if isinstance(report, NodeSeen) else None for url, report in reports.items()}
+        return await engines.use_of(self.session, self.outward, known, replicas)
+
+    def _heard(self, stream: _Stream, trouble: str = "") -> None:
         stream.heard_s = self._ran_s + min(LONGEST_TICK_S, self.clock() - self._ticked_s)
-        self._trouble(stream, "")
+        self._trouble(stream, cut(trouble))
         if stream.level is not SilenceLevel.HEARD:
             self._level(stream, SilenceLevel.HEARD)
 

@@ -9,6 +9,7 @@ import aiohttp
 
 from activities.pool import MAX_LINE_BYTES, Pool
 from activities.settings import Outward
+from activities.sinks.kinds import watching
 
 LINGER_S = 30.0
 
@@ -31,7 +32,7 @@ class Pools:
         """The fleet's pool, kept open at least as long as somebody uses it."""
         entry = self._open.get(fleet)
         if entry is None:
-            entry = self._open[fleet] = _Entry(Pool(fleet, self.outward, _session()))
+            entry = self._open[fleet] = _Entry(Pool(fleet, self.outward, _session(), watching(self.outward)))
         if entry.closer is not None:
             entry.closer.cancel()
             entry.closer = None

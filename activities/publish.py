@@ -3,14 +3,16 @@
 One attempt; a failure is an answer. The acknowledgement means: on disk, in force, in flight counted.
 """
 
+from collections.abc import Mapping
+
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 
 from activities.outward import Callers, RefusedError, in_words
-from activities.sinks import native
-from activities.sinks.sink import Sink
+from activities.sinks.kinds import sinks
+from activities.sinks.sink import RouterError, Sink
 from llmgw.calls import CallOutcome, PublishAnswer, PublishCall, cut
 from llmgw.wire import Endpoint, ErrorCode, RouterTable, TableModel, TableReply
 
@@ -32,7 +34,7 @@ class TablePage(BaseModel):
 class Publish:
     def __init__(self, client: Client, callers: Callers) -> None:
         self._client = client
-        self._sinks: dict[str, Sink] = {"native": native.NativeSink(callers)}
+        self._sinks: Mapping[str, Sink] = sinks(callers)
 
     @activity.defn(name="publish")
     async def publish(self, call: PublishCall) -> PublishAnswer:
@@ -47,6 +49,8 @@ class Publish:
             held = refusal.reply.held if refusal.reply else None
             owner = refusal.reply.owner if refusal.reply else None
             return PublishAnswer(outcome=refusal.outcome, held=held, owner=owner, text=str(refusal))
+        except RouterError as error:
+            return _failed(str(error))
         except (httpx.HTTPError, ValidationError, OSError) as error:
             return _failed(in_words(error))
 

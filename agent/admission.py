@@ -6,9 +6,10 @@ A refusal waits and costs no attempt. Pure over `View` but for looking at execut
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.containers import ContainerTool
 from agent.launch import unknown_placeholders, why_unnameable
 from agent.ledger import Record
-from agent.local import Executables, Secrets, refuse, weights_argument
+from agent.local import Executables, Secrets, find_tool, refuse, weights_argument
 from llmgw.ids import DeviceId
 from llmgw.wire import CommandBatch, Device, DeviceHealth, Inventory, Refusal, RefusalCode, Start
 
@@ -22,6 +23,8 @@ class View:
     records: tuple[Record, ...]
     executables: Executables
     secrets: Secrets
+    containers: ContainerTool | None = None
+    allow_images: tuple[str, ...] = ()
 
 
 def admit(start: Start, view: View) -> Refusal | None:
@@ -134,7 +137,12 @@ def _has_memory(start: Start, view: View) -> Refusal | None:
 
 
 def _may_execute(start: Start, view: View) -> Refusal | None:
-    found = view.executables.find(start.launch.argv[0])
+    spec = start.launch.container
+    found = (
+        view.executables.find(start.launch.argv[0])
+        if spec is None
+        else find_tool(view.containers, spec, view.allow_images)
+    )
     return found if isinstance(found, Refusal) else None
 
 

@@ -13,7 +13,7 @@ from typing import assert_never
 from agent.admission import admit, malformed
 from agent.ledger import LedgerError, Record, StopIntent, StopStep
 from agent.local import refuse, weights_argument
-from agent.marks import marked_records, processes_of
+from agent.marks import marked_records
 from agent.node import Node
 from agent.ports import NoPort
 from agent.proc import Census, boottime_s
@@ -200,7 +200,7 @@ class Commands:
             return _refused(start.replica, refuse(RefusalCode.CONFLICT, f"{start.replica} {what}; start another id"))
         if known.state is not EngineState.FAILED or start.attempt <= record.start.attempt:
             return CommandResult(subject=start.replica, outcome=Outcome.ALREADY)
-        if left := processes_of(record, self._node.settings.node, census):
+        if left := self._node.processes_of(record, census):
             text = f"attempt {record.start.attempt} left pid {left[0].pid} ({left[0].name}) behind: stop it first"
             return _refused(start.replica, refuse(RefusalCode.DEVICE_CLAIMED, text))
         if known.stuck:
@@ -222,8 +222,8 @@ class Commands:
             owner = _owner(known.record.mark)
             text = f"{stop.replica} was started by installation {owner.installation!r}, fleet {owner.fleet!r}"
             return _refused(stop.replica, refuse(RefusalCode.NOT_OURS, text))
-        left = processes_of(known.record, self._node.settings.node, census)
-        if known.state is EngineState.FAILED and known.freed and not left:
+        left = self._node.processes_of(known.record, census)
+        if known.state is EngineState.FAILED and known.freed and not known.leaves_container and not left:
             self._node.forget(stop.replica)
             return _accepted(stop.replica)
         before = known.record.stop

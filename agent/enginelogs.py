@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from llmgw.ids import ReplicaId
@@ -42,6 +43,12 @@ class EngineLogs:
         """The last lines for a report, cut in number and length."""
         lines = last_lines(self._root / replica / f"{attempt}.log", TAIL_LINES)
         return tuple(line[:TAIL_CHARS] for line in lines)
+
+    def begin_anew(self, replica: ReplicaId, attempt: int) -> None:
+        """Set the log of an attempt aside, to `.1`: what follows is a new process's."""
+        path = self._root / replica / f"{attempt}.log"
+        with suppress(OSError):
+            path.replace(path.with_suffix(".log.1"))
 
     def bound(self, replica: ReplicaId, attempt: int) -> None:
         """Halve the log if it is over its limit. Blocking."""

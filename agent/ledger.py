@@ -46,6 +46,8 @@ class Record(Wire):
     """The state folder of the agent that started it."""
     port: int
     extra_ports: dict[str, int] = {}
+    moves: int = 0
+    """How often it was started again on other ports, because somebody else had taken one."""
     started_s: float | None = None
     pid: int | None = None
     start_ticks: int | None = None
@@ -67,6 +69,8 @@ class Record(Wire):
 class Ledger(Wire):
     version: int = 1
     boot_id: str
+    machine_id: str = ""
+    """The machine it was written on: a copy on another tells nothing of what runs there. Empty: not told."""
     token: Token | None = None
     """The highest token heard; its installation and fleet are the owner."""
     records: dict[ReplicaId, Record] = {}

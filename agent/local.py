@@ -9,11 +9,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from agent.containers import ContainerTool
 from agent.launch import PYTHON
-from llmgw.wire import MAX_ERROR_CHARS, Refusal, RefusalCode
+from llmgw.wire import MAX_ERROR_CHARS, ContainerSpec, Refusal, RefusalCode
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -42,6 +44,19 @@ class Executables:
 
     def _allowed_files(self) -> set[Path]:
         return {Path(found).resolve() for name in self.allowed if (found := shutil.which(name)) is not None}
+
+
+def find_tool(tool: ContainerTool | None, spec: ContainerSpec, allowed: tuple[str, ...]) -> str | Refusal:
+    """The path of the container tool, for an image that may be run."""
+    if tool is None:
+        return refuse(RefusalCode.NOT_FOUND, "no docker or podman on this node: install one, or name --container-tool")
+    if spec.image.startswith("-"):
+        return refuse(RefusalCode.NOT_ALLOWED, f"{spec.image!r} is no image")
+    if allowed and not any(fnmatchcase(spec.image, pattern) for pattern in allowed):
+        return refuse(
+            RefusalCode.NOT_ALLOWED, f"image {spec.image!r} is not one of --allow-images {', '.join(allowed)}"
+        )
+    return tool.path
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from agent.app import build_app
 from agent.auth import token_source
 from agent.ledger import LedgerError
 from agent.node import Node, StateInUse, log
+from agent.ports import overlap_with_clients
 from agent.settings import Settings, SettingsError, read_settings
 
 GRACE_S = 3
@@ -132,6 +133,8 @@ def _say_what_runs(node: Node, listening: socket.socket) -> None:
     )
     if settings.token_file is None:
         log.warning("no --token-file: whoever reaches this loopback address may command this node")
+    if problem := overlap_with_clients(settings.first_port, settings.last_port):
+        log.warning("engines may find their ports taken", problem=problem)
     if not settings.allow:
         log.warning("no --allow: every executable on this node may be started")
     if not report.inventory.complete:

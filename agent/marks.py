@@ -59,9 +59,12 @@ def read_mark(environ: bytes) -> Marked | None:
     return Marked(node=NodeId(values.get("LLMGW_NODE", "")), home=record.home, mark=record.mark, record=record)
 
 
-def processes_of(record: Record, node: NodeId, census: Census) -> tuple[Process, ...]:
-    """All live processes of a replica: its leader's session and group, and whatever carries its mark."""
-    kin = _kin(record, census)
+def processes_of(
+    record: Record, node: NodeId, census: Census, grouped: frozenset[int] = frozenset()
+) -> tuple[Process, ...]:
+    """All live processes of a replica: its leader's session and group, whatever carries its mark, and `grouped`, the
+    pids of its cgroup."""
+    kin = _kin(record, census) | grouped
     kin |= {process.pid for process in census.processes if _carries(process, record, node)}
     return tuple(process for process in census.processes if process.pid in kin)
 

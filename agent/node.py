@@ -19,14 +19,16 @@ import structlog
 
 from agent.admission import View
 from agent.census import CensusTaker, SharedLook
+from agent.cgroups import cgroups_for
+from agent.containers import Found, ToolFailed, container_tool
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
-from agent.marks import MARKER, read_mark
+from agent.marks import MARKER, processes_of, read_mark
 from agent.metrics import Meters
 from agent.ports import Ports
-from agent.proc import PROC, boot_id, boottime_s, machine_id, process_at
+from agent.proc import PROC, Census, Process, boot_id, boottime_s, machine_id, process_at
 from agent.readiness import Prober
 from agent.recovery import recover
 from agent.replica import Replica, Surroundings
@@ -62,6 +64,7 @@ class Node:
         self.replicas: dict[ReplicaId, Replica] = {}
         self.ports = Ports(settings.first_port, settings.last_port)
         self.census = CensusTaker()
+        self.cgroups = cgroups_for(self.home)
         self.device_looks = SharedLook(self._look_at_devices, "devices")
         self.logs = EngineLogs(settings.state_dir / "logs", settings.log_limit_mib)
         self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
@@ -70,6 +73,7 @@ class Node:
         self._environ = dict(environ)
         self._executables = Executables(settings.allow)
         self._secrets = Secrets(settings.secrets_dir, self._environ)
+        self.containers = container_tool(settings.container_tool, self.home, self._environ)
         self._source: DeviceSource = device_source(
             settings.devices, self.machine_id, settings.node, settings.device_memory
         )
@@ -87,7 +91,13 @@ class Node:
         self._lock = _lock_folder(self.settings.state_dir)
         self._around = self._surroundings(Prober())
         path = self.settings.state_dir / "ledger.json"
-        recovered = recover(read_ledger(path), await self.census.take(), self.boot_id, self.settings.node, self.home)
+        contained = await self._contained()
+        running = {one.replica: one.record for one in contained if one.runs and one.record is not None}
+        census = await self.census.take()
+        recovered = recover(
+            read_ledger(path), census, self.boot_id, self.settings.node, self.home, running, self.machine_id
+        )
+        await self._clear([one.name for one in contained if one.replica not in recovered.ledger.records])
         for note in recovered.notes:
             log.warning("recovered", note=note)
         self.token, self.must_report_first = recovered.ledger.token, recovered.rebuilt
@@ -134,7 +144,13 @@ class Node:
             records=tuple(replica.record for replica in self.replicas.values()),
             executables=self._executables,
             secrets=self._secrets,
+            containers=self.containers,
+            allow_images=self.settings.allow_images,
         )
+
+    def processes_of(self, record: Record, census: Census) -> tuple[Process, ...]:
+        """All live processes of a replica."""
+        return processes_of(record, self.settings.node, census, self.cgroups.pids(record.replica))
 
     def idle_mib(self, devices: Iterable[DeviceId]) -> dict[DeviceId, int]:
         """Use of devices when they were last seen without a replica of ours, where that is known."""
@@ -154,7 +170,7 @@ class Node:
         process = process_at(pid)
         if process is None:
             return Whose.UNSEEN
-        if process.session in {replica.record.pid for replica in self.replicas.values()}:
+        if process.session in {replica.record.pid for replica in self.replicas.values()} or self.cgroups.holds(pid):
             return Whose.OURS
         with suppress(OSError):
             environ = (PROC / str(pid) / "environ").read_bytes()
@@ -167,6 +183,7 @@ class Node:
         gone = self.replicas.pop(replica)
         self.ports.rest(gone.record.ports, boottime_s())
         gone.detach()
+        self.cgroups.remove(replica)
         self.revisions.note_gone(replica)
         self.note_head()
 
@@ -219,16 +236,33 @@ class Node:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
+    async def _contained(self) -> tuple[Found, ...]:
+        """Our containers, as far as the tool tells."""
+        try:
+            return await self.containers.found() if self.containers is not None else ()
+        except ToolFailed as failed:
+            log.warning("containers are not known", problem=str(failed))
+            return ()
+
+    async def _clear(self, names: list[str]) -> None:
+        """Remove containers of ours that have ended, or ran before this boot, and that no record knows."""
+        if self.containers is not None and names:
+            log.info("containers cleared", names=names)
+            with suppress(ToolFailed):
+                await self.containers.remove(names)
+
     def _surroundings(self, prober: Prober) -> Surroundings:
         return Surroundings(
             settings=self.settings,
             environ=self._environ,
             executables=self._executables,
             secrets=self._secrets,
+            containers=self.containers,
             ports=self.ports,
             logs=self.logs,
             ledger=self.ledger,
             census=self.census,
+            cgroups=self.cgroups,
             prober=prober,
             devices=lambda: self._devices,
             look_at_devices=self.device_looks.take if self._source.changes else None,
@@ -239,6 +273,7 @@ class Node:
     def _snapshot(self) -> Ledger:
         return Ledger(
             boot_id=self.boot_id,
+            machine_id=self.machine_id,
             token=self.token,
             records={replica.record.replica: replica.record for replica in self.replicas.values()},
             resting_ports=self.ports.resting,

@@ -7,8 +7,33 @@ let go by every router, or an hour. It never decides who gets a port, and knows 
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
+
+from agent.proc import PROC
 
 REST_S = 3600.0
+
+
+def overlap_with_clients(first: int, last: int, proc: Path = PROC) -> str:
+    """Why engines may find ports of this range taken: the kernel lends them to clients. Empty when it does not."""
+    settings = proc / "sys/net/ipv4"
+    try:
+        low, high = (int(word) for word in (settings / "ip_local_port_range").read_text().split())
+        reserved = _ranges((settings / "ip_local_reserved_ports").read_text())
+    except (OSError, ValueError):
+        return ""
+    shared = [p for p in range(max(first, low), min(last, high) + 1) if not any(a <= p <= b for a, b in reserved)]
+    if not shared:
+        return ""
+    return (
+        f"{len(shared)} of ports {first}-{last} are also lent to clients by the kernel ({low}-{high}): take a "
+        f"--port-range outside, or reserve it (sysctl net.ipv4.ip_local_reserved_ports={first}-{last})"
+    )
+
+
+def _ranges(text: str) -> list[tuple[int, int]]:
+    parts = (part.partition("-") for part in text.strip().split(",") if part)
+    return [(int(low), int(high or low)) for low, _, high in parts]
 
 
 class NoPort(Exception):  # noqa: N818 - a refusal, not a fault

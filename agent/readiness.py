@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from llmgw.wire import EngineUsage, LaunchSpec
+from llmgw.wire import LaunchSpec
 
 TICK_S = 0.04
 """How often a starting engine's port and log are looked at (microseconds each)."""
@@ -30,6 +30,12 @@ _LOADING_S = (0.05, 1.0)
 _READY_S = (5.0, 30.0)
 _QUIET_SHARE = 0.1
 _RETRY_S = 1.0
+_STALL_PARTS = 4
+_LEAST_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/v1/completions", {"prompt": ".", "max_tokens": 1}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "."}], "max_tokens": 1}),
+    ("/v1/embeddings", {"input": "."}),
+)
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 _MOST_BYTES = 1024 * 1024
@@ -42,6 +48,8 @@ class Finding:
     answers: bool
     ready: bool
     reason: str = ""
+    heard: bool = True
+    """It said something, however bad; false for silence and for a refused connection."""
 
 
 def loading_interval_s(age_s: float) -> float:
@@ -51,11 +59,16 @@ def loading_interval_s(age_s: float) -> float:
     return min(high, max(low, age_s * _LOAD_SHARE))
 
 
-def ready_interval_s(quiet_s: float, failures: int) -> float:
-    """Between two probes of a ready engine whose figures stood still for `quiet_s`."""
-    if failures:
-        return _RETRY_S
+def ready_interval_s(quiet_s: float, failures: int, stall_limit_s: float | None = None) -> float:
+    """Between two probes of a ready engine whose figures stood still for `quiet_s`.
+
+    `stall_limit_s`: it is at work, and counts as hung after so long without progress; None: it is not, or never does.
+    """
     low, high = _READY_S
+    if failures:
+        low = high = _RETRY_S
+    if stall_limit_s is not None:
+        high = min(high, stall_limit_s / _STALL_PARTS)
     return min(high, max(low, quiet_s * _QUIET_SHARE))
 
 
@@ -97,7 +110,7 @@ class Prober:
             return Finding(answers=True, ready=True)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silent = isinstance(error, aiohttp.ClientConnectorError)
-            return Finding(answers=not silent, ready=False, reason=_told(error))
+            return Finding(answers=not silent, ready=False, reason=_told(error), heard=False)
 
     async def figures(self, base: str, launch: LaunchSpec) -> Mapping[str, float] | None:
         """The engine's own metrics, summed over labels; None when it has none or does not tell them."""
@@ -121,10 +134,15 @@ class Prober:
         return f"{path} lists {shown}, not {launch.served_name!r}"[:300]
 
     async def _why_no_completion(self, base: str, launch: LaunchSpec) -> str:
-        ask = {"model": launch.served_name, "prompt": ".", "max_tokens": 1}
-        async with self._session.post(base + "/v1/completions", json=ask) as answer:
-            await answer.content.read(_MOST_BYTES)
-            return "" if answer.status == 200 else f"a one-token completion answers {answer.status}"
+        """Asks the least that the engine serves: a completion, else a chat, else an embedding."""
+        status = 404
+        for path, ask in _LEAST_ASKED:
+            async with self._session.post(base + path, json={"model": launch.served_name, **ask}) as answer:
+                await answer.content.read(_MOST_BYTES)
+                status = answer.status
+            if status not in (404, 405):
+                break
+        return "" if status == 200 else f"a one-token completion answers {status}"
 
     async def _get(self, url: str) -> tuple[int, bytes]:
         async with self._session.get(url, allow_redirects=False) as answer:
@@ -160,32 +178,6 @@ def parse_figures(text: str) -> dict[str, float]:
         with suppress(ValueError):
             sums[sample["name"]] = sums.get(sample["name"], 0.0) + float(sample["value"])
     return sums
-
-
-@dataclass(frozen=True)
-class Activity:
-    """An engine's figures and the moment (loop clock) at which they last moved."""
-
-    in_flight: int
-    tokens: float
-    moved_s: float
-
-    def usage(self, now_s: float) -> EngineUsage:
-        idle = 0.0 if self.in_flight else max(0.0, now_s - self.moved_s)
-        return EngineUsage(in_flight=self.in_flight, idle_s=round(idle, 3))
-
-
-def next_activity(
-    before: Activity | None, figures: Mapping[str, float], launch: LaunchSpec, now_s: float
-) -> Activity | None:
-    """The activity after `figures` were read at `now_s`; None when the engine does not tell its running gauge."""
-    names = launch.metrics
-    if names.running is None or names.running not in figures:
-        return before
-    in_flight = round(figures[names.running] + figures.get(names.waiting or "", 0.0))
-    tokens = figures.get(names.tokens_total or "", 0.0)
-    still = before is not None and in_flight == 0 and before.tokens == tokens and before.in_flight == 0
-    return Activity(in_flight, tokens, before.moved_s if still and before is not None else now_s)
 
 
 async def grown_or_due(size: "LogSize", due_s: float) -> None:

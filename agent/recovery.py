@@ -1,16 +1,17 @@
 """What a starting agent has to go on with: the ledger, corrected by what the kernel says. Pure.
 
-A new boot voids every replica and port, never the owner. A lost ledger is rebuilt from the marks of the processes
-that run; marks of processes that the ledger does not know are added to it.
+A new boot, and another machine, void every replica and port, never the owner. A lost ledger is rebuilt from the marks
+of the processes that run; marks of processes that the ledger does not know are added to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from agent.ledger import Ledger, Record
 from agent.marks import marked_records
 from agent.proc import Census
-from llmgw.ids import NodeId
+from llmgw.ids import NodeId, ReplicaId
 from llmgw.wire import Mark, Token
 
 
@@ -22,13 +23,26 @@ class Recovered:
     notes: tuple[str, ...] = ()
 
 
-def recover(ledger: Ledger | None, census: Census, boot_id: str, node: NodeId, home: str) -> Recovered:
-    """The state to start from."""
-    marked = marked_records(census, node, home)
+def recover(
+    ledger: Ledger | None,
+    census: Census,
+    boot_id: str,
+    node: NodeId,
+    home: str,
+    contained: Mapping[ReplicaId, Record] = MappingProxyType({}),
+    machine_id: str = "",
+) -> Recovered:
+    """The state to start from. `contained`: records that the labels of running containers tell."""
+    marked = {**contained, **marked_records(census, node, home)}
     if ledger is None:
         fresh = Ledger(boot_id=boot_id, token=_highest(marked.values()), records=marked)
         lost = f"ledger lost: {len(marked)} replicas rebuilt from the marks of their processes"
         return Recovered(fresh, rebuilt=bool(marked), notes=(lost,) if marked else ())
+    if ledger.machine_id and machine_id and ledger.machine_id != machine_id:
+        # A cloned disk, or a folder moved: what runs here is known by its marks alone.
+        fresh = Ledger(boot_id=boot_id, token=ledger.token, records=marked)
+        other = f"the ledger is of machine {ledger.machine_id}, this is {machine_id}: its replicas are not here"
+        return Recovered(fresh, rebuilt=bool(marked), notes=(other,))
     if ledger.boot_id != boot_id:
         fresh = Ledger(boot_id=boot_id, token=ledger.token)
         return Recovered(fresh, rebuilt=False, notes=(f"new boot: {len(ledger.records)} replicas are void",))

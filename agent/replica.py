@@ -6,39 +6,47 @@ The only place that changes a replica's state. It runs on the agent's one event 
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent import engines
 from agent.census import CensusTaker
+from agent.cgroups import Cgroups
+from agent.contained import Contained
+from agent.containers import ContainerTool, Mount
 from agent.devices import Known
 from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
 from agent.launch import Invocation, Place, render
-from agent.ledger import Failure, LedgerFile, Record, StopStep
-from agent.local import Executables, Secrets, weights_argument
+from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
+from agent.local import Executables, Secrets, find_tool, weights_argument
 from agent.marks import mark_environment, processes_of
-from agent.ports import Ports
+from agent.portloss import tells_of_a_lost_port
+from agent.ports import NoPort, Ports
 from agent.proc import Process, boottime_s
 from agent.readiness import (
     FAILURES,
     TICK_S,
-    Activity,
     Finding,
     LogSize,
     Prober,
     grown_or_due,
     loading_interval_s,
-    next_activity,
     port_answers,
-    ready_interval_s,
 )
 from agent.settings import Settings
 from agent.stopping import bring_down, describe, rungs
-from llmgw.wire import EngineState, Refusal, ReplicaReport
+from agent.vitals import Vitals
+from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
+
+AWAY = "the engine ended while the agent was away"
 
 FREE_POLL_S = (0.1, 2.0)
 """Between two looks at memory that has not come back yet: at first, and at most."""
+
+MOST_MOVES = 5
+"""So many times an engine is started on other ports; then its end is a failure like any other."""
 
 TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
@@ -59,16 +67,25 @@ class Surroundings:
     environ: Mapping[str, str]
     executables: Executables
     secrets: Secrets
+    containers: ContainerTool | None
+    """None where this node has none, or is to use none."""
     ports: Ports
     logs: EngineLogs
     ledger: LedgerFile
     census: CensusTaker
+    cgroups: Cgroups
     prober: Prober
     devices: Callable[[], Known]
     look_at_devices: Callable[[], Awaitable[Known]] | None
     """None where no tool measures devices: then its processes are all the proof there is."""
     make_task: TaskMaker
     watcher: Watcher
+
+    def program(self, launch: LaunchSpec) -> str | Refusal:
+        """The path to execute for a launch: its own program, or the container tool."""
+        if launch.container is None:
+            return self.executables.find(launch.argv[0])
+        return find_tool(self.containers, launch.container, self.settings.allow_images)
 
 
 class Replica:
@@ -78,17 +95,21 @@ class Replica:
         self.reason = ""
         self.stuck = ""
         """What survived KILL, or memory that did not come back; its devices are quarantined while this is set."""
+        self.leaves_container = record.start.launch.container is not None
+        """Its end is not its container's: that stays until it is removed."""
         self.freed = around.look_at_devices is None or not record.start.claims
         """Its devices need no proof beyond its processes, or the proof was given."""
         self.looked = asyncio.Event()
         """Set once the engine's own answer, or its end, decided the state."""
         self._around = around
+        self._ends_by_force = False
         self._engine: engines.Engine | None = None
-        self._activity: Activity | None = None
-        self._failures = 0
         self._since_s = _now_s()
         self._task: asyncio.Task[None] | None = None
         self._log = around.logs.path(record.replica, record.start.attempt)
+        self._vitals = Vitals(record.start.launch, self._log, _now_s)
+        tool = around.containers if record.start.launch.container is not None else None
+        self._container = Contained(tool, around.settings.node, self._log) if tool is not None else None
 
     # --- what the node does with it --------------------------------------------------------------------------------
 
@@ -111,8 +132,8 @@ class Replica:
         elif self._engine is not None:
             self.state = EngineState.READY if record.was_ready else EngineState.STARTING
             self.begin()
-        elif record.pid is not None:
-            self._fail("the engine ended while the agent was away")
+        elif record.pid is not None and self._container is None:
+            self._fail(AWAY)
         else:
             self.begin()  # accepted, and the agent ended before it could start it
 
@@ -153,15 +174,21 @@ class Replica:
             reason=(self.stuck or self.reason)[:300],
             log_tail=failure.log_tail if failure else (),
             state_age_s=round(_now_s() - self._since_s, 3),
-            usage=self._activity.usage(_now_s()) if self._activity and self.state is EngineState.READY else None,
+            usage=self._vitals.usage if self.state is EngineState.READY else None,
         )
 
     # --- its life --------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        engine = self._engine or self._execute()
+        """Until its end; an engine that found its port taken lives again on another."""
+        while await self._live_once():
+            pass
+
+    async def _live_once(self) -> bool:
+        """One process. True when it lost its port and has others now."""
+        engine = self._engine or await self._take_up() or await self._execute()
         if engine is None:
-            return
+            return False
         self._engine = engine
         self._around.watcher.changed(self)
         ended = asyncio.create_task(engine.exited.wait(), name="exit")
@@ -172,14 +199,58 @@ class Replica:
             ended.cancel()
             passed = watch.cancel() is False
         if engine.exited.is_set():
+            self._engine = await self._take_up() or engine
+            if self._engine is not engine:  # its client ended, the container did not
+                return True
+            if self._lost_its_port() and await self._move():
+                return True
             self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
         elif passed:
             await self._give_up(watch.result())
+        return False
 
-    def _execute(self) -> engines.Engine | None:
+    def _lost_its_port(self) -> bool:
+        record = self.record
+        if record.was_ready or record.moves >= MOST_MOVES:
+            return False
+        return tells_of_a_lost_port(self._around.logs.tail(record.replica, record.start.attempt))
+
+    async def _move(self) -> bool:
+        """Other ports, written down before anything is started on them; False when there are none."""
+        await self._bring_down(StopStep.KILL)  # what the dead leader may have left
+        old = self.record.ports
+        try:
+            port, *extra = self._around.ports.take(len(old), boottime_s())
+        except NoPort:
+            return False
+        moved = {"port": port, "extra_ports": dict(zip(self.record.extra_ports, extra, strict=True))}
+        self.update(**moved, pid=None, start_ticks=None, started_s=None, moves=self.record.moves + 1)
+        self._around.ports.rest(old, boottime_s())
+        self._around.logs.begin_anew(self.record.replica, self.record.start.attempt)
+        self._engine = None
+        self._set(EngineState.STARTING, f"port {old[0]} was taken by somebody else: starting on {port}")
+        with suppress(LedgerError):  # kept as the ledger's problem; the marks tell as much
+            await self._around.ledger.save()
+        return True
+
+    async def _take_up(self) -> engines.Engine | None:
+        """The leader of a container that runs without one; None for a process, and where no container runs."""
+        engine = await self._container.attach(self.record) if self._container is not None else None
+        if engine is not None:
+            self.update(pid=engine.pid, start_ticks=engine.start_ticks, started_s=self.record.started_s or boottime_s())
+            self._around.ledger.save_soon()
+        return engine
+
+    async def _execute(self) -> engines.Engine | None:
         """Start the process; None when that fails, and the state says why."""
         start = self.record.start
-        executable = self._around.executables.find(start.launch.argv[0])
+        if self.record.pid is not None:  # it ran, and no container of it does
+            self._fail(AWAY)
+            return None
+        if self._container is not None and (reason := await self._container.clear(self.record)):
+            self._fail(reason)
+            return None
+        executable = self._around.program(start.launch)
         secrets = self._around.secrets.resolve(start.launch.secret_env)
         weights = weights_argument(start.launch.weights) if start.launch.weights else ""
         for found in (executable, secrets, weights):
@@ -195,12 +266,16 @@ class Replica:
         except OSError as error:
             self._fail(f"cannot execute {executable}: {error.strerror}")
             return None
+        if self._container is None:  # podman's client is the parent of what watches over the container
+            self._around.cgroups.enter(self.record.replica, engine.pid)
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine
 
     def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
         record, around = self.record, self._around
+        contained = self._container
+        inherited = around.environ if contained is None else {}
         place = Place(
             host=around.settings.engine_host,
             port=record.port,
@@ -208,15 +283,22 @@ class Replica:
             weights=weights,
             ordinals=around.devices().ordinals,
         )
-        rendered = render(record.start.launch, place, record.start.claims, around.environ)
+        rendered = render(record.start.launch, place, record.start.claims, inherited)
         env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
-        return Invocation(argv=rendered.argv, env=env)
+        made = Invocation(argv=rendered.argv, env=env)
+        if contained is None:
+            return made
+        return contained.invocation(
+            made, record, around.devices(), mounts_for(record.start.launch, weights, around.settings)
+        )
 
     async def _watch(self) -> str:
-        """Keep the state true; return only when the start limit has passed, with what to say about it."""
+        """Keep the state true; return only when the engine is to be ended, with what to say about it."""
         size = LogSize(str(self._log))
         while True:
-            left_s = self._start_left_s()
+            if self.record.was_ready and (reason := self._vitals.why_hung()):
+                return reason
+            left_s = await self._start_left_s()
             if left_s <= 0:
                 return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
             if self.state is EngineState.STARTING and not self._port_answers():
@@ -228,20 +310,23 @@ class Replica:
                     await self._look()
             except TimeoutError:
                 continue
-            await self._pause(size, self._start_left_s())
+            await self._pause(size, await self._start_left_s())
 
     async def _look(self) -> None:
         base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
+        if self.record.was_ready:  # asking for a completion again would be use
+            launch = launch.model_copy(
+                update={"readiness": launch.readiness.model_copy(update={"probe_completion": False})}
+            )
         finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
         self._settle(finding)
-        if self.state is EngineState.READY and (figures := await self._around.prober.figures(base, launch)) is not None:
-            self._activity = next_activity(self._activity, figures, launch, _now_s())
+        if self.record.was_ready and (figures := await self._around.prober.figures(base, launch)) is not None:
+            self._vitals.take_figures(figures)
 
     async def _pause(self, size: LogSize, left_s: float) -> None:
         """Until the next look: sooner while loading, when the log grows."""
         if self.state is EngineState.READY:
-            moved_s = max(self._since_s, self._activity.moved_s if self._activity else 0.0)
-            await asyncio.sleep(ready_interval_s(_now_s() - moved_s, self._failures))
+            await asyncio.sleep(self._vitals.pause_s(self._since_s))
         elif self.state is EngineState.STARTING:
             await asyncio.sleep(TICK_S)
         else:
@@ -249,18 +334,21 @@ class Replica:
 
     def _settle(self, finding: Finding) -> None:
         """Move the state to what was found."""
+        passed = "" if self.record.was_ready else self._vitals.extension(self._age_s())
+        if finding.heard:
+            self._vitals.hear()
         if finding.ready:
-            self._failures = 0
+            self._vitals.failures = 0
             self._became_ready()
             self._set(EngineState.READY, "")
         elif self.state is EngineState.READY:
-            self._failures += 1
-            if self._failures >= FAILURES:
+            self._vitals.failures += 1
+            if self._vitals.failures >= FAILURES:
                 self._set(EngineState.LOADING, f"was ready, then failed {FAILURES} probes: {finding.reason}")
         elif finding.answers or self.state is EngineState.LOADING:
-            self._set(EngineState.LOADING, finding.reason)
+            self._set(EngineState.LOADING, passed + finding.reason)
         else:
-            self._set(EngineState.STARTING, finding.reason)
+            self._set(EngineState.STARTING, passed + finding.reason)
         self.looked.set()
 
     def _became_ready(self) -> None:
@@ -271,8 +359,8 @@ class Replica:
         self._around.watcher.became_ready(self, self._age_s())
 
     async def _give_up(self, reason: str) -> None:
-        """End an engine that never became ready, then count it as failed."""
-        self._set(self.state, reason)
+        """End an engine that never became ready, or is hung, then count it as failed."""
+        self._set(EngineState.LOADING if self.state is EngineState.READY else self.state, reason)
         await self._bring_down(StopStep.KILL)
         self._fail(reason, self._engine.exit_code if self._engine else None)
 
@@ -289,6 +377,8 @@ class Replica:
     # --- its end ---------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
+        if self._engine is None or self._engine.exited.is_set():
+            self._engine = await self._take_up() or self._engine
         await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
         await self._wait_until_free()
         self._around.watcher.gone(self)
@@ -315,9 +405,17 @@ class Replica:
         await bring_down(self._engine, self._survivors, ladder, self._on_step, self._on_stuck)
 
     async def _survivors(self) -> tuple[Process, ...]:
-        return processes_of(self.record, self._around.settings.node, await self._around.census.take())
+        around, census = self._around, await self._around.census.take()
+        grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
+        processes = processes_of(self.record, around.settings.node, census, grouped)
+        if self._container is None:
+            return processes
+        return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
 
     def _on_step(self, step: StopStep) -> None:
+        self._ends_by_force = step is StopStep.KILL
+        if self._ends_by_force:
+            self._around.cgroups.kill(self.record.replica)
         if self.record.stop is not None and self.record.stop.step is not step:
             self.update(stop=self.record.stop.model_copy(update={"step": step}))
             self._around.ledger.save_soon()
@@ -358,8 +456,13 @@ class Replica:
     def _age_s(self) -> float:
         return boottime_s() - (self.record.started_s or boottime_s())
 
-    def _start_left_s(self) -> float:
-        return float("inf") if self.record.was_ready else self.record.start.launch.start_limit_s - self._age_s()
+    async def _start_left_s(self) -> float:
+        """Until the start has failed, as far as is known now."""
+        if self.record.was_ready:
+            return float("inf")
+        if self._vitals.wants_io(self._age_s()):
+            self._vitals.take_io(process.pid for process in await self._survivors())
+        return self._vitals.start_left_s(self._age_s())
 
     def _without_secrets(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         values = self._around.secrets.resolve(self.record.start.launch.secret_env)
@@ -368,6 +471,14 @@ class Replica:
         for value in values.values():
             lines = tuple(line.replace(value, "***") if value else line for line in lines)
         return lines
+
+
+def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:
+    """What a container sees of the node's disk: its weights, and the node's cache of them."""
+    local = (launch.weights or "").startswith("file:")
+    own = (Mount(weights),) if local else ()
+    cache = (Mount(str(settings.weights_root), writable=True),) if settings.weights_root is not None else ()
+    return (*cache, *own)
 
 
 def _how_it_ended(exit_code: int | None, state: EngineState) -> str:

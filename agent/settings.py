@@ -6,6 +6,7 @@ Every problem is told at once, each with what to write instead; then nothing has
 import argparse
 import ipaddress
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,10 @@ class Settings(BaseModel):
     """The address engines are told to bind."""
     allow: tuple[str, ...]
     """Executables that may be started, by name or path; empty = all."""
+    allow_images: tuple[str, ...]
+    """Images that may be run, as patterns; empty = all."""
+    container_tool: str | None
+    """Name or path; None: docker or podman, as found; `none`: no containers."""
     secrets_dir: Path | None
     weights_root: Path | None
     machine_id: str | None
@@ -151,6 +156,12 @@ def _host(text: str) -> str:
     return text
 
 
+def _tool(text: str) -> str:
+    if text != "none" and shutil.which(text) is None:
+        raise ValueError(f"{text!r} is not on this node: name docker, podman, a path of one, or none")
+    return text
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
@@ -209,6 +220,22 @@ OPTIONS = (
         "",
         "NAME,…",
         "executables that may be started, names (found on PATH) or paths; default: all",
+    ),
+    Option(
+        "--allow-images",
+        "LLMGW_AGENT_ALLOW_IMAGES",
+        _names,
+        "",
+        "PATTERN,…",
+        "images that may be run, such as vllm/vllm-openai:*; default: all",
+    ),
+    Option(
+        "--container-tool",
+        "LLMGW_AGENT_CONTAINER_TOOL",
+        _tool,
+        None,
+        "NAME",
+        "docker or podman, by name or path, or none; default: the first of these found",
     ),
     Option(
         "--secrets-dir",
@@ -323,6 +350,8 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         last_port=values["port_range"][1],
         engine_host=values["engine_host"],
         allow=values["allow"],
+        allow_images=values["allow_images"],
+        container_tool=values["container_tool"],
         secrets_dir=values["secrets_dir"],
         weights_root=values["weights_root"],
         machine_id=values["machine_id"],

@@ -104,6 +104,8 @@ async def _gone_by(deadline: float, survivors: Survivors, treat: Callable[[tuple
 
 def signal_all(processes: tuple[Process, ...], signum: signal.Signals) -> None:
     for process in processes:
+        if process.pid <= 1:  # no process of ours, and to kill(2) a whole group, or everybody
+            continue
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, signum)
 
@@ -119,5 +121,7 @@ def _leave(processes: tuple[Process, ...]) -> None:
 
 def describe(processes: tuple[Process, ...]) -> str:
     """Survivors as a reason: `pid 4711 (VLLM::EngineCor)`."""
-    shown = ", ".join(f"pid {process.pid} ({process.name})" for process in processes[:5])
+    shown = ", ".join(
+        f"pid {process.pid} ({process.name})" if process.pid else process.name for process in processes[:5]
+    )
     return f"{shown} and {len(processes) - 5} more" if len(processes) > 5 else shown

@@ -1,7 +1,7 @@
 """A small OpenAI-compatible engine of our own, for trying things out: it has the manners of real ones, bad ones too.
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
-leaves a child behind; while it runs, `POST /stub {"do": "crash" | "hang" | "sicken" | "heal"}` asks for it. Standard
+leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, sicken, heal. Standard
 library only, since its start time counts. `python -m agent.stub_engine --help`.
 """
 
@@ -23,6 +23,8 @@ class Stub:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.loaded = asyncio.Event()
+        self.serves = asyncio.Event()
+        self.stalls = False
         self.hangs = False
         self.sick = False
         self.running = 0
@@ -36,11 +38,16 @@ class Stub:
             asyncio.get_running_loop().call_later(self.options.crash_after_s, self._crash)
         if self.options.hang_after_s is not None:
             asyncio.get_running_loop().call_later(self.options.hang_after_s, self._hang)
-        await asyncio.sleep(self.options.load_s)
+        for step in range(self.options.load_lines):
+            print("still loading" if self.options.repeat_lines else f"loaded part {step}", flush=True)
+            await asyncio.sleep(self.options.load_s / self.options.load_lines)
+        if not self.options.load_lines:
+            await asyncio.sleep(self.options.load_s)
         if self.options.hold_mib:
             hold_memory(self.options)
         self.loaded.set()
         print("ready", flush=True)
+        asyncio.get_running_loop().call_later(self.options.refuse_s, self.serves.set)
         async with server:
             await server.serve_forever()
 
@@ -89,10 +96,14 @@ class Stub:
             asyncio.get_running_loop().call_soon(self._crash)
         elif order.get("do") == "hang":
             self.hangs = True
+        elif order.get("do") == "stall":
+            self.stalls = True
         elif order.get("do") in ("sicken", "heal"):
             self.sick = order["do"] == "sicken"
 
     async def _serve(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
+        if not self.serves.is_set():
+            return _send(writer, 503, _error("not serving yet", "unavailable_error"))
         try:
             asked: dict[str, Any] = json.loads(body)
         except ValueError:
@@ -129,6 +140,8 @@ class Stub:
         writer.write(b"0\r\n\r\n")
 
     async def _token(self) -> None:
+        if self.stalls:
+            await asyncio.Event().wait()
         self.tokens += 1
         if self.options.token_delay_s:
             await asyncio.sleep(self.options.token_delay_s)
@@ -200,6 +213,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--load-s", type=float, default=0.0, help="answers 503 this long")
+    parser.add_argument("--load-lines", type=int, default=0, help="lines it says meanwhile")
+    parser.add_argument("--repeat-lines", action="store_true", help="the same line each time")
+    parser.add_argument("--refuse-s", type=float, default=0.0, help="lists its model, and serves only so much later")
     parser.add_argument("--token-delay-s", type=float, default=0.0)
     parser.add_argument("--tokens", type=int, default=8, help="tokens of an answer, unless the request says")
     parser.add_argument("--crash-after-s", type=float, default=None)
@@ -210,8 +226,8 @@ def _options() -> argparse.Namespace:
         "--leave-child",
         nargs="?",
         const="session",
-        choices=("session", "group"),
-        help="starts a child that outlives it, in a session of its own or in the engine's group",
+        choices=("session", "group", "stranger"),
+        help="starts a child that outlives it: in a session of its own, in the engine's group, or without any mark",
     )
     parser.add_argument("--hold-mib", type=int, default=0, help="device memory it holds, told in --meter")
     parser.add_argument("--meter", default="", help="file of a pretended device tool")
@@ -229,9 +245,12 @@ def main() -> None:
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if options.leave_child:
-        subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=options.leave_child == "session"
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"],
+            start_new_session=options.leave_child != "group",
+            env={} if options.leave_child == "stranger" else None,
         )
+        print("child:", child.pid, flush=True)
     asyncio.run(Stub(options).run())
 
 

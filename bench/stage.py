@@ -158,7 +158,10 @@ async def staged(scale: Scale, workers: int = 1) -> AsyncIterator[Stage]:
     moments = Moments()
     names = [NodeId(f"n{i}") for i in range(scale.nodes)]
     skin = FleetSkin(
-        {name: SimNode(name, devices(name, scale.devices), scale.start_s, scale.stop_s) for name in names},
+        {
+            name: SimNode(name, devices(name, scale.devices), start_s=scale.start_s, stop_s=scale.stop_s)
+            for name in names
+        },
         {RouterId(f"r{i}"): SimRouter(RouterId(f"r{i}")) for i in range(scale.routers)},
         moments.heard,
     )

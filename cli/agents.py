@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,40 +15,67 @@ if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     import httpx
 
 STATE_PATH = "/v1/state"
+RELEASE_PATH = "/v1/release"
 MOST_LINES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an agent says it is. `owner`: `INSTALLATION/FLEET`, None before anybody commanded it."""
+
+    node: str
+    owner: str | None
+
+
+def identity_at(session: Session, url: str) -> Identity:
+    """Who the agent at `url` says it is. `CommandError` when none says so."""
+    address = f"{url.rstrip('/')}{STATE_PATH}"
+    with _asked(session, "GET", address) as answer:
+        report = next((line for line in answer.iter_lines() if line.strip()), "")
+    try:
+        said = json.loads(report)
+        owner = said.get("owner")
+        return Identity(str(said["node"]), owner and f"{owner['installation']}/{owner['fleet']}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CommandError(UNREACHABLE, f"what answers at {address} is no agent: name the agent's own URL") from None
 
 
 def node_at(session: Session, url: str) -> str:
     """The id that the agent at `url` says it has. `CommandError` when none says so."""
-    address = f"{url.rstrip('/')}{STATE_PATH}"
-    with _asked(session, address) as answer:
-        report = next((line for line in answer.iter_lines() if line.strip()), "")
-    try:
-        return str(json.loads(report)["node"])
-    except (ValueError, KeyError, TypeError):
-        raise CommandError(UNREACHABLE, f"what answers at {address} is no agent: name the agent's own URL") from None
+    return identity_at(session, url).node
+
+
+def release_at(session: Session, url: str, owner: str) -> None:
+    """Have the agent at `url` forget `owner`, given as `INSTALLATION/FLEET`. `CommandError` when it is another's."""
+    installation, _, fleet = owner.partition("/")
+    body = {"owner": {"installation": installation, "fleet": fleet}}
+    with _asked(session, "POST", f"{url.rstrip('/')}{RELEASE_PATH}", body=body):
+        pass
 
 
 def copy_logs(session: Session, url: str, *, lines: int, follow: bool) -> None:
     """Copy what the agent answers to standard output; with `follow` as long as it goes on."""
-    with _asked(session, url, lines=str(lines), **({"follow": "1"} if follow else {})) as answer:
+    asked = {"lines": str(lines), **({"follow": "1"} if follow else {})}
+    with _asked(session, "GET", url, asked) as answer:
         for part in answer.iter_text():
             sys.stdout.write(part)
             sys.stdout.flush()
 
 
 @contextmanager
-def _asked(session: Session, url: str, **parameters: str) -> Iterator["httpx.Response"]:
-    """A streamed answer of 200. `CommandError` for every other, and for none."""
+def _asked(
+    session: Session, method: str, url: str, parameters: Mapping[str, str] | None = None, body: object = None
+) -> Iterator["httpx.Response"]:
+    """A streamed answer of success. `CommandError` for every other, and for none."""
     import httpx  # late, as above
 
-    wait = httpx.Timeout(10.0, read=None if "follow" in parameters else 10.0)
+    wait = httpx.Timeout(10.0, read=None if parameters and "follow" in parameters else 10.0)
     try:
         with (
-            session.outside.agents(_headers(session.target.token_file)) as client,
-            client.stream("GET", url, params=parameters, timeout=wait) as answer,
+            session.outside.agents(headers(session.target.token_file)) as client,
+            client.stream(method, url, params=parameters, json=body, timeout=wait) as answer,
         ):
-            if answer.status_code != 200:
+            if not answer.is_success:
                 raise _refusal(url, answer.status_code, answer.read().decode(errors="replace"))
             yield answer
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -55,7 +83,7 @@ def _asked(session: Session, url: str, **parameters: str) -> Iterator["httpx.Res
 
 
 def _refusal(url: str, status: int, body: str) -> CommandError:
-    if status in (401, 403):
+    if status == 401 or (status == 403 and "owner" not in body):
         return CommandError(
             REFUSED, f"the agent at {url} wants a token it knows: give --token-file or LLMGW_TOKEN_FILE"
         )
@@ -66,8 +94,8 @@ def _refusal(url: str, status: int, body: str) -> CommandError:
     return CommandError(REFUSED, f"the agent answers {status}: {text}")
 
 
-def _headers(token_file: Path | None) -> dict[str, str]:
-    """The token on the file's first line that holds one."""
+def headers(token_file: Path | None) -> dict[str, str]:
+    """What lets us in: the token on the file's first line that holds one."""
     if token_file is None:
         return {}
     try:

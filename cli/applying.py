@@ -25,17 +25,29 @@ if TYPE_CHECKING:  # late, for a quick `llmgw --help`
 LOOK_S = 0.3
 
 
+Wait = Annotated[bool, typer.Option(help="Wait until everything wanted is ready and published.")]
+Timeout = Annotated[
+    float, typer.Option(parser=seconds, metavar=METAVAR, show_default="10m", help="Wait this long at most.")
+]
+AllowRemovals = Annotated[bool, typer.Option("--allow-removals", help="Confirm that many running models leave.")]
+Plan = Annotated[
+    str,
+    typer.Option(
+        "--plan",
+        metavar="HASH",
+        show_default=False,
+        help="Only if the fleet and the catalog are still those that this plan was made for.",
+    ),
+]
+
+
 def apply(
     context: typer.Context,
     file: File,
-    wait: Annotated[bool, typer.Option(help="Wait until everything wanted is ready and published.")] = True,
-    timeout: Annotated[
-        float,
-        typer.Option(parser=seconds, metavar=METAVAR, show_default="10m", help="Wait this long at most."),
-    ] = 600.0,
-    allow_removals: Annotated[
-        bool, typer.Option("--allow-removals", help="Confirm that many running models leave.")
-    ] = False,
+    wait: Wait = True,
+    timeout: Timeout = 600.0,
+    allow_removals: AllowRemovals = False,
+    plan: Plan = "",
     as_json: AsJson = False,
     as_yaml: AsYaml = False,
 ) -> None:
@@ -45,11 +57,23 @@ def apply(
     it was accepted), 1 when it is refused, held, or will not come by itself, 4 when the time is over: then it stays in
     force, and the fleet goes on.
     """
-    session: Session = context.obj
-    form = form_of(as_json, as_yaml)
     raw, catalog = checked(file)
+    put_in_force(context.obj, raw, catalog, form_of(as_json, as_yaml), wait, timeout, allow_removals, plan)
+
+
+def put_in_force(
+    session: Session,
+    raw: dict[str, Any],
+    catalog: "Catalog",
+    form: Form,
+    wait: bool,
+    timeout: float,
+    allow_removals: bool,
+    plan: str,
+) -> None:
+    """Send a checked catalog, tell the verdict and, with `wait`, how the fleet gets there. Ends the command."""
     sent = sendable({**raw, "allow_removals": True} if allow_removals else raw, catalog)
-    verdict = ask(session, lambda plane: plane.apply(sent))
+    verdict = ask(session, lambda plane: plane.apply(sent, plan))
     if form is Form.PAGE:
         print_verdict(verdict)
     if not is_taken(verdict) or not wait:

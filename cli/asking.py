@@ -1,8 +1,8 @@
 """Asking a fleet: every answer as the value it is, every silence as a sentence. Judges nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -11,7 +11,7 @@ from cli.outside import Session
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from llmgw.plan import Verdict
-    from workflows.client import Fleet
+    from workflows.client import Fleet, Run
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -29,25 +29,32 @@ class Plane:
 
     async def one(self, query: str, answer: type[M], *args: object) -> M:
         """One answer. `CommandError` when no worker gives one."""
+        return answer.model_validate(await self.raw(query, *args))
+
+    async def raw(self, query: str, *args: object) -> Any:
+        """One answer as JSON types. `CommandError` when no worker gives one."""
         try:
             async with asyncio.timeout(QUERY_LIMIT_S):
-                raw = await self._fleet.query(query, *args)
+                return await self._fleet.query(query, *args)
         except TimeoutError:
             raise await self._silence() from None
-        return answer.model_validate(raw)
 
-    async def pages(self, query: str, answer: type[M]) -> tuple[M, ...]:
-        """All pages of a paged query."""
+    async def pages(self, query: str, answer: type[M], *args: object) -> tuple[M, ...]:
+        """All pages of a paged query; the page is its last argument."""
         pages: list[M] = []
         page: int | None = 0
         while page is not None:
-            pages.append(await self.one(query, answer, page))
+            pages.append(await self.one(query, answer, *args, page))
             page = getattr(pages[-1], "next_page", None)
         return tuple(pages)
 
-    async def apply(self, catalog: object) -> "Verdict":
-        """The verdict on a catalog."""
-        return await self._verdict(self._fleet.apply(catalog))
+    def past(self, most: int) -> "AsyncIterator[Run]":
+        """What the fleet's workflow did, run by run, the newest first."""
+        return self._fleet.past(most)
+
+    async def apply(self, catalog: object, plan: str = "") -> "Verdict":
+        """The verdict on a catalog; with the hash of a plan only if the world has not moved since."""
+        return await self._verdict(self._fleet.apply(catalog, plan))
 
     async def order(self, name: str, fields: Mapping[str, object]) -> "Verdict":
         """The verdict on an order."""

@@ -19,7 +19,7 @@ STDIN = Path("-")
 
 def read(path: Path) -> Source:
     """The document in a file (`-`: standard input); JSON where the name ends so. Raises OSError or UnreadableError."""
-    return parse(_text(path), is_json=None if path == STDIN else path.suffix.casefold() == ".json")
+    return parse(text_of_file(path), is_json=None if path == STDIN else path.suffix.casefold() == ".json")
 
 
 def parse(text: str, *, is_json: bool | None = None) -> Source:
@@ -29,7 +29,8 @@ def parse(text: str, *, is_json: bool | None = None) -> Source:
     return json_text.parse(text) if is_json else yaml_text.parse(text)
 
 
-def _text(path: Path) -> str:
+def text_of_file(path: Path) -> str:
+    """The text in a file (`-`: standard input). Raises OSError or UnreadableError."""
     raw = _bytes(path)
     if len(raw) > MAX_BYTES:
         raise UnreadableError(Problem("", f"the file is larger than {MAX_BYTES >> 20} MiB", "no fleet takes that much"))

@@ -15,6 +15,7 @@ Schema = Mapping[str, Any]
 PARTS = (
     "Model",
     "Replicas",
+    "Canary",
     "Profile",
     "Accelerators",
     "Node",

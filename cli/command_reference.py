@@ -32,7 +32,9 @@ $ llmgw status --watch                  # what is going on
 $ llmgw explain qwen3-32b               # why it is so, what it waits for and until when
 $ llmgw logs qwen3-32b --follow         # what its engine says
 $ llmgw drain gpu-07 --deadline 10m     # empty a node; `uncordon gpu-07` takes it back
-$ llmgw validate catalog.yaml && llmgw apply catalog.yaml --timeout 15m
+$ llmgw plan catalog.yaml               # what it would lead to, and the hash for `apply --plan`
+$ llmgw apply catalog.yaml --timeout 15m
+$ llmgw history; llmgw diff 3; llmgw rollback 3
 ```
 
 | exit code | meaning |
@@ -42,6 +44,7 @@ $ llmgw validate catalog.yaml && llmgw apply catalog.yaml --timeout 15m
 | 2 | wrong usage, or a file that cannot be read |
 | 3 | Temporal or the fleet is not reached |
 | 4 | no answer in time, or not where the catalog wants it in time |
+| 5 | there are differences, where `--exit-code` asks for that |
 | 130 | ended by Ctrl-C |
 
 <!-- Made by `python -m cli.command_reference > docs/cli.md`: change the commands' own help instead. -->

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from cli.outside import Target
 
-OK, REFUSED, USAGE, UNREACHABLE, TIMED_OUT = 0, 1, 2, 3, 4
+OK, REFUSED, USAGE, UNREACHABLE, TIMED_OUT, CHANGES = 0, 1, 2, 3, 4, 5
 INTERRUPTED = 130
 
 

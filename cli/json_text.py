@@ -22,7 +22,13 @@ _WORD = re.compile("|".join(_WORDS))
 
 def parse(text: str) -> Source:
     """The one value in `text`. Raises UnreadableError with positions, never another error."""
-    return _Scanner(text).document()
+    reading = Reading()
+    return reading.done(parse_document(text, reading))
+
+
+def parse_document(text: str, reading: Reading) -> object:
+    """The same, where problems that do not keep it from reading on stay with `reading`."""
+    return _Scanner(text, reading).document()
 
 
 @dataclass(slots=True)
@@ -30,22 +36,22 @@ class _Scanner:
     """Reads on from `here`; every method leaves it behind what it has read."""
 
     text: str
+    reading: Reading
     here: int = 0
-    reading: Reading = field(default_factory=Reading)
     starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
-    def document(self) -> Source:
+    def document(self) -> object:
         self._skip()
         if self.here == len(self.text):
             raise syntax_error("the file is empty", "begin with `{`", None)
         raw = self._value((), self._position())
         self._skip()
         if self.here < len(self.text):
-            raise self._wrong("there is something after the end of the document", "one file holds one catalog")
-        return self.reading.done(raw)
+            raise self._wrong("there is something after the end of the document", "one file holds one document")
+        return raw
 
     def _value(self, at: Path, position: Position) -> object:
         """The value that begins here; `position` is the one to remember for it: its own, or its key's."""

@@ -141,6 +141,32 @@ def router_state(router: views.RouterRow) -> str:
     return "ready" if router.current else "behind"
 
 
+# --- weights --------------------------------------------------------------------------------------------------------
+
+
+async def _weights(plane: Plane) -> list[views.WeightsRow]:
+    return [row for page in await plane.pages("weights", views.WeightsPage) for row in page.weights]
+
+
+def _size(number: float) -> str:
+    """`13.4GiB`: three digits, in the unit that leaves the fewest."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g}{unit}"
+        number /= 1024
+    return f"{number:.3g}TiB"
+
+
+WEIGHTS: Sequence[Column[views.WeightsRow]] = (
+    Column("NODE", lambda w: w.node),
+    Column("SOURCE", lambda w: w.source),
+    Column("SIZE", lambda w: _size(w.bytes)),
+    Column("STATE", lambda w: word("complete" if w.complete else "partial")),
+    Column("MODELS", lambda w: ", ".join(w.models) or Text("none", "dim")),
+    Column("UNUSED FOR", lambda w: age(w.idle_s), wide=True),
+    Column("PATH", lambda w: w.path, wide=True),
+)
+
 # --- what routers are told -----------------------------------------------------------------------------------------
 
 ENDPOINTS: Sequence[Column[Endpoint]] = (
@@ -195,5 +221,6 @@ LISTINGS: Mapping[str, Look[Any]] = {
     "routers": Look(
         _routers, lambda rows: Rows(ROUTERS, rows, "no routers: `llmgw routers add URL` adds one"), _dumped
     ),
+    "weights": Look(_weights, lambda rows: Rows(WEIGHTS, rows, "no node reports any weights"), _dumped),
     "endpoints": Look(_endpoints, _table_page, _table_plain),
 }

@@ -18,6 +18,7 @@ LISTED: Mapping[str, str] = {
     "models": "List models: state, ready and wanted replicas, what they wait for.",
     "replicas": "List replicas: state and since when, node, profile, why.",
     "devices": "List devices: kind, memory, which replica holds them.",
+    "weights": "List weights on the nodes' disks: size, whether complete, which models need them.",
     "endpoints": "Show what routers are told: models, aliases in force, endpoints.",
 }
 """Listing commands beside `nodes` and `routers`, which are groups; what they show is in `cli.listings`."""

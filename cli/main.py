@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +15,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import catalogs, looking, ordering, processes
+from cli import catalogs, importing, looking, ordering, planning, processes, versions
 from cli.applying import apply
+from cli.doctor import doctor
+from cli.events import events
 from cli.failures import INTERRUPTED, REFUSED, USAGE, CommandError
 from cli.logs import logs
 from cli.output import warn
 from cli.outside import Outside, Session, Target
 from cli.teaching import told
+from cli.timeline import timeline
 
 FLEET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 TRACEBACK = "LLMGW_TRACEBACK"
@@ -84,7 +87,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done; 1 refused, or problems found; 2 wrong usage, or a file that cannot be read; 3 Temporal "
-    "or the fleet not reached; 4 no answer, or not there, in time.",
+    "or the fleet not reached; 4 no answer, or not there, in time; 5 differences, where asked for by --exit-code.",
 )
 
 REACH = "Which fleet, and how it is reached (anywhere on the line)"
@@ -159,10 +162,25 @@ def llmgw(
 
 
 processes.add_to(app)
-for _command in (catalogs.validate, apply, catalogs.schema):
-    app.command(_command.__name__, help=told(_command), rich_help_panel="Catalog")(_command)
+CATALOG_COMMANDS: Mapping[str, Callable[..., None]] = {
+    "validate": catalogs.validate,
+    "plan": planning.plan,
+    "apply": apply,
+    "diff": versions.diff,
+    "history": versions.history,
+    "show": versions.show_generation,
+    "rollback": versions.rollback,
+    "import": importing.import_file,
+    "export": importing.export,
+    "schema": catalogs.schema,
+}
+for _name, _command in CATALOG_COMMANDS.items():
+    app.command(_name, help=told(_command), rich_help_panel="Catalog")(_command)
 looking.add_to(app)
+app.command("events", help=told(events), rich_help_panel=looking.PANEL)(events)
 app.command("logs", help=told(logs), rich_help_panel=looking.PANEL)(logs)
+app.command("doctor", help=told(doctor), rich_help_panel=looking.PANEL)(doctor)
+app.command("timeline", help=told(timeline), rich_help_panel=looking.PANEL)(timeline)
 ordering.add_to(app)
 
 

@@ -24,13 +24,15 @@ from cli.looking import PANEL as LOOK
 from cli.looking import show_listing
 from cli.output import AsJson, AsYaml, Form, form_of, text_of
 from cli.outside import Session
+from cli.releasing import release
+from cli.teaching import told
 from cli.verdicts import is_taken, print_verdict
 from llmgw.order import Order
 from llmgw.orders import ORDERS, parse_order
 
 PANEL = "Change"
 GROUPS: Mapping[str, str] = {
-    "nodes": "List nodes; add and remove those that stand beside the catalog.",
+    "nodes": "List nodes; add, remove, confirm and release them.",
     "routers": "List routers; add and remove those that stand beside the catalog.",
 }
 
@@ -47,6 +49,8 @@ class Shape:
     """Required fields that may be left out, and who is asked then."""
     note: str = ""
     """Said in the help, below the order's own line."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """A second flag for a field."""
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -56,7 +60,7 @@ SHAPES: Mapping[str, Shape] = {
         note="Without --id the agent at that URL is asked which node it is.",
     ),
     "routers-add": Shape(("url",)),
-    "scale": Shape(("model", "replicas")),
+    "scale": Shape(("model", "replicas"), also={"for_s": "--until"}),
     "remove-weights": Shape(note="The node answers for each path; `llmgw status` shows what it answered."),
 }
 
@@ -72,6 +76,7 @@ def add_to(app: typer.Typer) -> None:
         home, command = (groups[head], rest) if head in groups else (app, name)
         text = "\n\n".join(part for part in (f"{order.description}.", SHAPES.get(name, Shape()).note) if part)
         home.command(command, help=text, rich_help_panel=PANEL if home is app else None)(_command(order))
+    groups["nodes"].command("release", help=told(release))(release)
 
 
 def _listing(name: str) -> Callable[..., None]:
@@ -132,7 +137,7 @@ def _parameters(order: type[Order], shape: Shape) -> list[inspect.Parameter]:
     return [
         _parameter("context", typer.Context),
         *(_given(name, fields[name], typer.Argument, fields[name].is_required()) for name in arguments),
-        *(_given(name, fields[name], typer.Option, _must(name, fields[name], shape)) for name in options),
+        *(_given(n, fields[n], typer.Option, _must(n, fields[n], shape), shape.also.get(n)) for n in options),
         _parameter("as_json", AsJson, False),
         _parameter("as_yaml", AsYaml, False),
     ]
@@ -142,18 +147,21 @@ def _must(name: str, info: FieldInfo, shape: Shape) -> bool:
     return info.is_required() and name not in shape.asked
 
 
-def _given(name: str, info: FieldInfo, form: Callable[..., Any], required: bool) -> inspect.Parameter:
-    """The parameter for one field: an argument or an option, whichever `form` makes."""
+def _given(
+    name: str, info: FieldInfo, form: Callable[..., Any], required: bool, also: str | None = None
+) -> inspect.Parameter:
+    """The parameter for one field: an argument or an option, whichever `form` makes. `also`: a second flag."""
     kind = _kind(info)
     annotation: Any = list[str] if kind in (dict, tuple) else kind
     flag = f"--{name.removesuffix('_s').removesuffix('s' if kind is dict else '').replace('_', '-')}"
     metavar = METAVAR if name.endswith("_s") else "KEY=VALUE" if kind is dict else None
     told: dict[str, Any] = {"help": info.description, "metavar": metavar}
     if name.endswith("_s"):
-        told |= {"parser": seconds, "help": f"{info.description} For example 10m."}
+        told |= {"parser": seconds, "help": f"{info.description} For example 10m or 18:00."}
     elif form is typer.Argument:
         told["metavar"] = name.upper()
-    made = form(flag, **told) if form is typer.Option else form(**told)
+    flags = (flag, also) if also is not None else (flag,)
+    made = form(*flags, **told) if form is typer.Option else form(**told)
     if required:
         return _parameter(name, Annotated[annotation, made])
     if kind is bool:

@@ -52,9 +52,9 @@ def print_page(page: RenderableType) -> None:
 def text_of(value: object, form: Form, *, one_line: bool = False) -> str:
     """`value` (JSON types) as JSON or YAML."""
     if form is Form.YAML:
-        import yaml  # late: only where it is asked for
+        from cli.yaml_writing import yaml_of  # late: only where it is asked for
 
-        text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+        text = yaml_of(value)
         return f"---\n{text}".rstrip() if one_line else text.rstrip()
     return json.dumps(value, ensure_ascii=False, indent=None if one_line else 2)
 

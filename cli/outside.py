@@ -7,8 +7,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,9 @@ class Outside:
     start: Callable[[Sequence[str]], None] = replace_process
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic_s: Callable[[], float] = time.monotonic
+    now_s: Callable[[], float] = time.time
+    """Seconds since the epoch, to compare clocks."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from llmgw.views import Phase
 
 GIVEN_UP = "failed"
 """Code of a model that is not tried again by itself."""
+ROLLED_BACK = "rolled_back"
+"""Code of a model whose new version was given up, or reverted."""
 SHOWN = 3
 
 
@@ -39,9 +41,10 @@ Progress = Arrived | Stuck | Going
 def progress(status: views.Status, models: Sequence[views.ModelRow], verdict: Verdict) -> Progress:
     """How far the catalog that `verdict` is about has come. The first rule that has something to say counts."""
     lacking = tuple(m for m in models if m.ready < m.wanted)
+    back = [m for m in models if m.waiting is not None and m.waiting.code == ROLLED_BACK]
     for rule in _RULES:
         if (found := rule(status, lacking, verdict)) is not None:
-            return found
+            return _rolled_back(back) if back and isinstance(found, Arrived) else found
     return Going(_line(status), lacking)
 
 
@@ -52,7 +55,7 @@ def _superseded(status: views.Status, _: Sequence[views.ModelRow], verdict: Verd
 
 
 def _out_of_our_hands(status: views.Status, *_: object) -> Progress | None:
-    return Stuck(status.phase_text) if status.phase in (Phase.ENDING, Phase.FENCED) else None
+    return Stuck(status.phase_text) if status.phase in (Phase.ENDING, Phase.FENCED, Phase.PAUSED) else None
 
 
 def _there(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:
@@ -70,6 +73,12 @@ def _given_up(_: views.Status, lacking: Sequence[views.ModelRow], __: Verdict) -
         return None
     names = [m.name for m in lacking]
     return Stuck(f"given up after repeated failures: {names_shown(names)}. `llmgw explain {names[0]}` says why")
+
+
+def _rolled_back(models: Sequence[views.ModelRow]) -> Stuck:
+    """Everything serves, and some of it not as the catalog has it."""
+    texts = [f"{m.name}: {m.waiting.text}" for m in models[:SHOWN] if m.waiting is not None]
+    return Stuck(f"rolled back: {'; '.join(texts)}. `llmgw explain {models[0].name}` says why")
 
 
 _RULES: tuple[Callable[[views.Status, Sequence[views.ModelRow], Verdict], Progress | None], ...] = (

@@ -44,6 +44,8 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
     yield "table", Text(f"revision {status.table_revision}, {counted(status.endpoints, 'endpoint')}")
     states = [router_state(router) for router in status.routers]
     yield "routers", counts({state: states.count(state) for state in dict.fromkeys(states)})
+    if status.catalogs_note:
+        yield "history", Text(status.catalogs_note)
     if status.acting:
         yield "worker", Text(status.acting)
 

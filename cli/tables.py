@@ -16,7 +16,7 @@ WIDE = 120
 STYLES: Mapping[str, str] = {
     **dict.fromkeys(("ready", "healthy", "steady", "accepted"), "green"),
     **dict.fromkeys(("waiting", "starting", "loading", "draining", "stopping", "suspect", "settling"), "yellow"),
-    **dict.fromkeys(("converging", "degraded", "held", "overtaken", "ending", "cordoned"), "yellow"),
+    **dict.fromkeys(("converging", "degraded", "held", "overtaken", "ending", "cordoned", "paused"), "yellow"),
     **dict.fromkeys(("failed", "lost", "fenced", "safe mode", "unavailable", "set aside", "foreign"), "red"),
     **dict.fromkeys(("refused", "behind", "silent"), "red"),
     **dict.fromkeys(("asleep", "unknown", "unchanged"), "dim"),

@@ -6,12 +6,14 @@ called `no`, and `12:30` is not 750. Anchors and merge keys are spread; dates, s
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from cli.source import Reading, Source, syntax_error
 from llmgw.problems import Path, Position, quoted
+
+T = TypeVar("T")
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
@@ -20,7 +22,7 @@ _NOT_ALLOWED = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is there: twenty times as fast
 
-_CORE = (
+CORE_WORDS = (
     ("null", "~|null|Null|NULL", "~nN"),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
@@ -39,8 +41,8 @@ class _CoreLoader(_LOADER):  # type: ignore[misc] # which of the two loaders is 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own interface
 
 
-_PATTERNS = {kind: re.compile(rf"(?:{pattern})\Z") for kind, pattern, _ in _CORE}
-for _kind, _, _first in _CORE:
+_PATTERNS = {kind: re.compile(rf"(?:{pattern})\Z") for kind, pattern, _ in CORE_WORDS}
+for _kind, _, _first in CORE_WORDS:
     _CoreLoader.add_implicit_resolver(_TAG + _kind, _PATTERNS[_kind], list(_first))
 _CoreLoader.yaml_implicit_resolvers[""] = [(_TAG + "null", re.compile(r"\Z"))]  # nothing written is null
 
@@ -52,7 +54,38 @@ def parse(text: str) -> Source:
     return reading.done(_value(node, (), _position(node.start_mark), reading))
 
 
+def parse_documents(text: str, reading: Reading) -> object:
+    """Every document in `text`: the one, or a list of several. Raises UnreadableError where it cannot be read on.
+
+    Problems that do not keep it from reading on stay with `reading`.
+    """
+    nodes = [node for node in _composed(text, _every_node) if node.tag != _TAG + "null"]
+    if len(nodes) == 1:
+        return _value(nodes[0], (), _position(nodes[0].start_mark), reading)
+    reading.enter((), Position(1, 1))
+    return [_value(node, (i,), _position(node.start_mark), reading) for i, node in enumerate(nodes)]
+
+
+def _every_node(loader: Any) -> list[yaml.Node]:
+    found = []
+    while loader.check_node():
+        found.append(loader.get_node())
+    return found
+
+
 def _compose(text: str) -> yaml.Node:
+    node: yaml.Node | None = _composed(text, _single_node)
+    if node is None:
+        raise syntax_error("the file is empty", "begin with `models:`", None)
+    return node
+
+
+def _single_node(loader: Any) -> yaml.Node | None:
+    found: yaml.Node | None = loader.get_single_node()
+    return found
+
+
+def _composed(text: str, compose: Callable[[Any], T]) -> T:
     if (bad := _NOT_ALLOWED.search(text)) is not None:
         raise syntax_error(
             f"the character U+{ord(bad[0]):04X} is not allowed", "take it out", _place(text, bad.start())
@@ -60,7 +93,7 @@ def _compose(text: str) -> yaml.Node:
     try:
         loader = _CoreLoader(text)
         try:
-            node: yaml.Node | None = loader.get_single_node()
+            return compose(loader)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -69,9 +102,6 @@ def _compose(text: str) -> yaml.Node:
         raise syntax_error(*_explained(what, text), _position(mark) if mark else None) from error
     except RecursionError as error:
         raise syntax_error("nested too deeply", "a catalog is flat", None) from error
-    if node is None:
-        raise syntax_error("the file is empty", "begin with `models:`", None)
-    return node
 
 
 def _explained(what: str, text: str) -> tuple[str, str]:

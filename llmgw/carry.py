@@ -6,7 +6,7 @@ silence and outboxes are not carried: the first observation and the first plan b
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from llmgw import table
 from llmgw.catalog import Catalog
 from llmgw.ids import SpecId
-from llmgw.reading import Reader, plain, read_assignments, read_wishes
+from llmgw.reading import Reader, compact, plain, plain_list, read_assignments, read_wishes
+from llmgw.shedding import SHED, State
 from llmgw.wire import Endpoint, LaunchSpec, TableModel, Token
 from llmgw.world import (
     Failure,
@@ -69,6 +70,8 @@ class Parts:
     assignments: bytes = b""
     routes: bytes = b""
     rest: bytes = b""
+    kept: bytes = b""
+    """Earlier catalogs, as `llmgw.kept_catalogs` packs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,44 +80,80 @@ class Unpacked:
     catalog_raw: object = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    shed: tuple[str, ...] = ()
+    """What was too large to be carried, in words."""
 
 
 def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
-    """`extra`: JSON values that the workflow keeps for people (recent refusals, events)."""
-    return Parts(
-        catalog=_zip({"raw": catalog_raw, "held": plain(world.held) if world.held else None}),
-        assignments=_zip(
-            {
-                "assignments": [plain(a) for _, a in sorted(world.assignments.items())],
-                "unreadable": {k: plain(v) for k, v in sorted(world.unreadable.items())},
-                "specs": {k: plain(v) for k, v in sorted(world.specs.items())},
-                "sent": {str(k): v for k, v in world.sent.items()},
-                "refused": {k: plain(v) for k, v in world.refused.items()},
-            }
-        ),
-        routes=_zip(
-            {
-                "models": [plain(m) for m in world.table.models.values()],
-                "endpoints": [plain(e) for e in world.table.endpoints.values()],
-                "routers": {
-                    k: plain(replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None))
-                    for k, v in world.routers.items()
-                },
-            }
-        ),
-        rest=_zip(
-            {
-                "wishes": plain(world.wishes),
-                "failures": {k: [plain(f) for f in v] for k, v in world.failures.items()},
-                "known": {k: plain(v) for k, v in world.known.items()},
-                "unclaimed": {str(k): v for k, v in world.unclaimed.items()},
-                "resting": {k: [plain(p) for p in v] for k, v in world.resting.items()},
-                "waiting": {k: plain(v) for k, v in world.waiting.items()},
-                "inbox": [plain(i) for i in world.inbox],
-                "extra": dict(extra),
-            }
-        ),
-    )
+    """`extra`: JSON values that the workflow keeps for people (recent refusals, events). What does not fit goes, the
+    least needed first; `unpack` tells in `shed` what went. The care of the fleet never does: past that, a part is as
+    large as it is, and `shed` says so."""
+    state = State(world, catalog_raw, dict(extra))
+    packed = {name: _zip(part(state)) for name, part in _PARTS.items()}
+    shed: list[str] = []
+    for name, what, without in SHED:
+        if len(packed[name]) > MAX_PART_BYTES:
+            shed.append(f"{what}: the carried {name} passed {MAX_PART_BYTES >> 10} KiB")
+            state = without(state)
+            packed[name] = _zip(_PARTS[name](state))
+    if over := [name for name, part in packed.items() if len(part) > MAX_PART_BYTES]:
+        shed.append(f"no more of {', '.join(over)}, over {MAX_PART_BYTES >> 10} KiB all the same: split the fleet")
+    if shed:
+        packed["rest"] = _zip({**_rest(state), "shed": shed})
+    return Parts(**packed)
+
+
+def _catalog(state: State) -> dict[str, object]:
+    held = state.world.held
+    return {"raw": state.catalog_raw, "held": None if held is None else plain(held)}
+
+
+def _assignments(state: State) -> dict[str, object]:
+    world = state.world
+    return {
+        "assignments": compact([a for _, a in sorted(world.assignments.items())], world.known),
+        "unreadable": {k: plain(v) for k, v in sorted(world.unreadable.items())},
+        "specs": {k: plain(v) for k, v in sorted(world.specs.items())},
+        "sent": {str(k): v for k, v in world.sent.items()},
+        "refused": {k: plain(v) for k, v in world.refused.items()},
+    }
+
+
+def _routes(state: State) -> dict[str, object]:
+    world = state.world
+    routers = {
+        k: replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None)
+        for k, v in world.routers.items()
+    }
+    return {
+        "models": [plain(m) for m in world.table.models.values()],
+        "endpoints": plain_list(Endpoint, world.table.endpoints.values()),
+        "routers": {k: plain(v) for k, v in routers.items()},
+        "published_s": {str(k): v for k, v in world.published_s.items()},
+    }
+
+
+def _rest(state: State) -> dict[str, object]:
+    world = state.world
+    return {
+        "wishes": plain(world.wishes),
+        "failures": {k: [plain(f) for f in v] for k, v in world.failures.items()},
+        "known": {k: plain(v) for k, v in world.known.items()},
+        "unclaimed": {str(k): v for k, v in world.unclaimed.items()},
+        "good": {k: good.model_dump(mode="json", exclude_defaults=True) for k, good in world.good.items()},
+        "resting": {k: [plain(p) for p in v] for k, v in world.resting.items()},
+        "waiting": {k: plain(v) for k, v in world.waiting.items()},
+        "inbox": [plain(i) for i in world.inbox],
+        "extra": dict(state.extra),
+    }
+
+
+_PARTS: Mapping[str, Callable[[State], Mapping[str, object]]] = {
+    "catalog": _catalog,
+    "assignments": _assignments,
+    "routes": _routes,
+    "rest": _rest,
+}
 
 
 def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
@@ -123,7 +162,7 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
     catalog, assigned = _unzip(parts.catalog), _unzip(parts.assignments)
     routes, rest = _unzip(parts.routes), _unzip(parts.rest)
     raw = catalog.get("raw")
-    assignments, unreadable = read_assignments(reader, assigned, now_s)
+    assignments, unreadable = read_assignments(reader, assigned, rest.get("known") or {}, now_s)
     world = World(
         fleet=seed.fleet,
         installation=seed.installation,
@@ -148,6 +187,8 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
             k: tuple(reader.each(Failure, v, f"failures of {k}")) for k, v in (rest.get("failures") or {}).items()
         },
         next_replica=seed.next_replica,
+        good=dict(reader.values(Catalog, rest.get("good"), "last good version of")),  # type: ignore[arg-type]
+        published_s=dict(routes.get("published_s") or {}),
         resting={
             k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
             for k, v in (rest.get("resting") or {}).items()
@@ -162,7 +203,7 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
         routers=dict(reader.values(RouterFacts, routes.get("routers"), "router")),  # type: ignore[arg-type]
         waiting=dict(reader.values(Waiting, rest.get("waiting"), "waiting")),
     )
-    return Unpacked(world, raw, rest.get("extra") or {}, reader.unreadable)
+    return Unpacked(world, raw, rest.get("extra") or {}, reader.unreadable, tuple(rest.get("shed") or ()))
 
 
 def _zip(value: object) -> bytes:

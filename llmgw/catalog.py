@@ -180,7 +180,7 @@ class EngineExtension(Part):
     """An engine of the operator's own: a row of the table with some facts replaced."""
 
     base: Identifier
-    """Row it starts from: vllm, sglang, llama.cpp, command or stub (not another extension)."""
+    """Row it starts from, such as vllm, llama.cpp, container or command (not another extension)."""
     executable: Annotated[tuple[Argument, ...], Field(min_length=1)] | None = None
     """Program and its fixed first arguments, in place of the base's."""
     args: tuple[Argument, ...] = ()
@@ -277,7 +277,7 @@ class Profile(Part):
     executable: Annotated[Argument, Field(min_length=1)] | None = None
     """Program in place of the engine's own: a path, or a name found on the node."""
     command: tuple[Argument, ...] = ()
-    """The whole command, for engine `command` only."""
+    """The whole command, for engine `command`; for `container`, what to run in place of the image's own entrypoint."""
     args: tuple[Argument, ...] = ()
     """Passed item for item, byte for byte, no shell. `${llmgw:port}` and the like are the only placeholders."""
     env: dict[Variable, Text] = {}
@@ -301,17 +301,30 @@ class Profile(Part):
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
     """Weights of this profile in place of the model's (a quantised one has its own repository)."""
     image: Annotated[Text, Field(min_length=1, max_length=512)] | None = None
-    """Container image. Refused for now: agents start processes only."""
+    """Container image to run the engine in, by docker or podman on the node. Absent: a program of the node itself."""
     weight: Annotated[Count, Field(ge=0, le=10_000)] = 100
     """Share of traffic against other endpoints of the same priority."""
     priority: Annotated[Count, Field(ge=0, le=10_000)] = 0
     """Lower is tried first by routers."""
     start_limit_s: Annotated[Seconds, Field(gt=0)] = 600.0
-    """From start to ready; past it the start has failed."""
+    """From start to ready; past it the start has failed, unless it still makes progress (four times this at most)."""
+    stall_limit_s: Annotated[Seconds, Field(gt=0)] | None = 120.0
+    """With requests in flight and no token made for so long, the engine is hung and started anew. Null: never."""
+    probe_completion: StrictBool | None = None
+    """Ready only after a one-token completion answered. Absent: as the engine's row says."""
     stop_limit_s: Seconds = 30.0
     """From the first TERM to the second."""
     drain_limit_s: Seconds | None = None
     """Longest wait for requests in flight. Absent: the policy's."""
+
+
+class Canary(Part):
+    """A changed version is tried on few replicas first; the others keep the version that serves."""
+
+    replicas: Annotated[Count, Field(ge=1, le=MAX_REPLICAS)] = 1
+    """How many replicas the new version gets before it goes on."""
+    hold_s: Annotated[Seconds, Field(gt=0)] | None = None
+    """So long they have to serve before it goes on by itself. Absent: it waits for `llmgw promote`."""
 
 
 class Model(Part):
@@ -333,6 +346,8 @@ class Model(Part):
     """Models of one group never run on the same node at the same time."""
     idle_timeout_s: Annotated[Seconds, Field(ge=1)] | None = None
     """After this long without use, replicas above `min` stop. Absent: never."""
+    canary: Canary | None = None
+    """Try a changed version on few replicas first. Absent: it rolls through at once."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
     """Where the weights come from: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
     profiles: Annotated[tuple[Profile, ...], Field(min_length=1)]

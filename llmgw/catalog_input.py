@@ -1,7 +1,8 @@
-"""From what somebody sent to a catalog's mapping: the one argument, plain or compressed. Never judges its content.
+"""From what somebody sent to a catalog's mapping, plain or compressed. Never judges its content.
 
 Plain catalogs are readable in Temporal's web UI; `llmgw apply` sends a large one as the envelope
-`{"encoding": "zlib+base64", "catalog": "<text>"}`, because no payload may pass 256 KB.
+`{"encoding": "zlib+base64", "catalog": "<text>"}`, because no payload may pass 256 KB. A second argument
+`{"plan": "<hash>"}` names the plan that was looked at: the catalog is refused when the world has moved since.
 """
 
 import base64
@@ -35,16 +36,27 @@ class SentCatalog:
 
     raw: Mapping[str, object]
     limit_bytes: int
+    plan: str = ""
+    """Hash of the plan that was looked at before (`llmgw.stamp`); empty when none was."""
 
 
 def sent_catalog(args: object) -> SentCatalog:
-    """The catalog in the only argument of `args`, expanded. Raises `NotACatalogError`."""
+    """The catalog in the first argument of `args`, expanded, and what the second says. Raises `NotACatalogError`."""
+    plan = ""
     if isinstance(args, Sequence) and not isinstance(args, str):
-        if len(args) != 1:
+        if len(args) not in (1, 2):
             raise NotACatalogError(f"a catalog is one argument, got {len(args)}: {HOW}")
+        plan = _plan_of(args[1]) if len(args) == 2 else ""
         args = args[0]
     expanded = expand(args)
-    return SentCatalog(_mapping(expanded), MAX_PLAIN_BYTES if expanded is args else MAX_COMPRESSED_BYTES)
+    return SentCatalog(_mapping(expanded), MAX_PLAIN_BYTES if expanded is args else MAX_COMPRESSED_BYTES, plan)
+
+
+def _plan_of(conditions: object) -> str:
+    """The hash in the second argument."""
+    if isinstance(conditions, Mapping) and set(conditions) == {"plan"} and isinstance(conditions["plan"], str):
+        return conditions["plan"].strip()
+    raise NotACatalogError(f'a catalog is one argument, got 2, and the second is not {{"plan": "<hash>"}}: {HOW}')
 
 
 def expand(raw: object) -> object:

@@ -12,11 +12,13 @@ from llmgw import (
     endpoints,
     evidence,
     filling,
+    fulfilled,
     holding,
     members,
     outbox,
     pushing,
     resting,
+    rolling,
     salvage,
     stopping,
     waits,
@@ -30,7 +32,7 @@ from llmgw.plan import Plan
 from llmgw.recent import Recent
 from llmgw.showing.phases import Phase, phase
 from llmgw.table import TableChange
-from llmgw.world import Wishes, World
+from llmgw.world import World
 
 MAX_KNOWN = 60
 """Identities of nodes in one plan; eight devices each are 400 bytes."""
@@ -41,7 +43,8 @@ MAX_WAITING = 150
 def decide(world: World, now_s: float) -> Plan:
     """The plan for `world` at `now_s` (workflow time, epoch seconds)."""
     judged = judge(world, now_s)
-    after = judged.world
+    kept = rolling.to_keep(world, judged.world)
+    after = rolling.remember(world, judged.world, kept)
     seen = survey(after)
     draft = Draft.over(after, now_s, seen, holding.reason(after, seen, now_s))
     evidence.weigh(draft)
@@ -59,8 +62,9 @@ def decide(world: World, now_s: float) -> Plan:
     waits.tell(draft)
     ended = after.ending and not draft.assignments and pushing.all_told(draft, revision)
     made = _plan(world, judged, draft, routes.change, _Lanes(kicked, pushed, ended))
-    more = {"forget_unreadable": unread, "phase": str(_phase(draft, made, revision))}
-    return made.model_copy(update=more)
+    versions = {"keep_good": kept, "forget_good": rolling.to_forget(draft)}
+    phase_ = str(_phase(draft, made, revision))
+    return made.model_copy(update={**versions, "forget_unreadable": unread, "phase": phase_})
 
 
 def _phase(draft: Draft, made: Plan, revision: int) -> Phase:
@@ -97,8 +101,10 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     after = draft.world
     new_specs = difference.changed(world.specs, draft.specs)
     used = {a.spec for a in draft.assignments.values()} if new_specs else set()
-    wishes = _tidied(draft)
+    wishes = fulfilled.without(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
+    if (pause := holding.paused(after, draft.now_s)) is not None and pause.until_s is not None:
+        draft.wake(pause.until_s)
     if after.settling_since_s is not None and not settled:
         draft.wake(holding.settle_until_s(after))
     known = difference.changed(world.known, difference.known_of(draft))
@@ -134,30 +140,6 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         wake_at_s=draft.wake_at_s(),
         targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
         more=judged.more or draft.more or cut,
-    )
-
-
-def _tidied(draft: Draft) -> Wishes:
-    """Wishes without what is fulfilled: a leaving node that holds nothing, a takeover, tasks of nodes that are gone."""
-    world = draft.world
-    held = {a.node for a in draft.assignments.values()} if world.wishes.leaving else set()
-    gone = {
-        id_
-        for id_ in world.wishes.leaving
-        if id_ not in held and not ((view := draft.survey.of(id_)) is not None and view.rows)
-    }
-    scales = {k: s for k, s in world.wishes.scales.items() if s.until_s is None or draft.now_s < s.until_s}
-    heard = {id_ for id_ in world.wishes.confirmed_lost if (v := draft.survey.of(id_)) is not None and v.judges}
-    takeover_s = None if world.fenced_by is not None and world.wishes.takeover_s else world.wishes.takeover_s
-    if not gone and not heard and len(scales) == len(world.wishes.scales) and takeover_s == world.wishes.takeover_s:
-        return world.wishes
-    return replace(
-        world.wishes,
-        leaving={k: v for k, v in world.wishes.leaving.items() if k not in gone},
-        tasks=tuple(t for t in world.wishes.tasks if t.node not in gone),
-        scales=scales,
-        confirmed_lost={k: v for k, v in world.wishes.confirmed_lost.items() if k not in heard},
-        takeover_s=takeover_s,
     )
 
 

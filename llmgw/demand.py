@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from llmgw import rolling
 from llmgw.catalog import Model
 from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ReplicaId
-from llmgw.launches import fingerprints
+from llmgw.rolling import Version
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
 
@@ -20,7 +21,7 @@ from llmgw.world import Assignment, StopCause, World
 class Demand:
     """A model that lacks `missing` replicas: `urgent` of them now, the rest as far as a move may surge."""
 
-    model: Model
+    version: Version
     missing: int
     urgent: int
     surge: int
@@ -29,6 +30,8 @@ class Demand:
     desired: int
     serving: int
     """Replicas that serve and stay."""
+    former: int = 0
+    """Replicas of the last good version that a canary leaves to it and that are missing."""
 
     @property
     def to_place(self) -> int:
@@ -46,26 +49,33 @@ def desired(world: World, model: Model, now_s: float) -> int:
     return min(max(count, model.replicas.min), model.replicas.max)
 
 
-def assess(draft: Draft, model: Model, alive: Sequence[Assignment]) -> Demand:
-    """Wish, keep and take back for one model; what it lacks comes back. `alive`: readable ones that are not yet
-    commanded to stop."""
+def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Demand:
+    """Wish, keep and take back for one model; what it lacks comes back. `version`: what its replicas are to be.
+    `alive`: readable ones that are not yet commanded to stop."""
+    model = version.model
     wanted = max(0, desired(draft.world, model, draft.now_s) - unread(draft, model))
     scale = draft.world.wishes.scales.get(model.name)
     if scale is not None and scale.until_s is not None:
         draft.wake(scale.until_s)
-    current = _current(draft, model)
+    current = version.prints
     if len(alive) == wanted and all(a.stop is None and why_moves(draft, a, current) is None for a in alive):
-        return Demand(model, 0, 0, 0, (), wanted, 0)
+        return Demand(version, 0, 0, 0, (), wanted, 0)
     reasons = {a.replica: why_moves(draft, a, current) for a in alive}
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
-    serving = sum(1 for a in keep if is_serving(draft, a))
+    serves = [a for a in keep if is_serving(draft, a)]
+    serving = len(serves)
     movers = sorted((a for a in alive if reasons[a.replica] is not None and not is_lost(draft, a)), key=_gives_way_last)
-    stay = _moves(draft, movers, reasons, max(0, wanted - serving))
-    missing = max(0, wanted - len(keep))
+    limit = rolling.canary_limit(draft, version, serves, wanted)
+    most = wanted if limit is None else limit
+    former = rolling.last_good(draft.world, model) if limit is not None else None
+    may_come = frozenset[Fingerprint]() if former is None else frozenset(former.prints)
+    stay = _moves(draft, movers, reasons, max(0, wanted - serving), may_come)
+    missing = max(0, most - len(keep))
     urgent = max(0, missing - len(stay))
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
-    return Demand(model, missing, urgent, surge, tuple(reversed(stay)), wanted, serving)
+    lost = max(0, wanted - most - len(movers))
+    return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
 def unread(draft: Draft, model: Model) -> int:
@@ -74,10 +84,6 @@ def unread(draft: Draft, model: Model) -> int:
         return 0
     mine = (a for a in draft.assignments.values() if a.unreadable and a.model == model.name)
     return sum(1 for a in mine if a.stop is None and not is_lost(draft, a))
-
-
-def _current(draft: Draft, model: Model) -> Mapping[Fingerprint, int]:
-    return {} if draft.world.catalog is None else fingerprints(draft.world.catalog).of[model.name]
 
 
 def _keep(
@@ -111,12 +117,18 @@ Reason = tuple[StopCause, str]
 
 
 def _moves(
-    draft: Draft, movers: Sequence[Assignment], reasons: Mapping[ReplicaId, Reason | None], cover: int
+    draft: Draft,
+    movers: Sequence[Assignment],
+    reasons: Mapping[ReplicaId, Reason | None],
+    cover: int,
+    may_come: frozenset[Fingerprint],
 ) -> list[Assignment]:
-    """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back."""
+    """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back.
+    `may_come`: of these versions also such as do not serve yet."""
     in_time = [a for a in movers if not _is_overdue(draft, a)]
     stay = [a for a in in_time if is_serving(draft, a)][:cover]
-    may_return = [a for a in in_time if _is_suspect(draft, a)][: cover - len(stay)]
+    others = (a for a in in_time if a not in stay and (_is_suspect(draft, a) or a.fingerprint in may_come))
+    may_return = list(others)[: cover - len(stay)]
     for assignment in movers:
         reason = reasons[assignment.replica]
         if assignment not in stay and assignment not in may_return and reason is not None:
@@ -150,7 +162,7 @@ def slack(wanted: int) -> int:
 def give_way(draft: Draft, demand: Demand, helps: Callable[[Assignment], bool]) -> None:
     """No place to start first: replicas give way as far as the budget allows, if their place `helps`. Wishes that were
     begun count; what is wished beyond the budget is taken back."""
-    current, budget = _current(draft, demand.model), slack(demand.desired) - demand.desired
+    current, budget = demand.version.prints, slack(demand.desired) - demand.desired
     budget += demand.serving + len(demand.movers)
     for assignment in demand.movers:
         reason = why_moves(draft, assignment, current)

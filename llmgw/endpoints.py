@@ -12,7 +12,7 @@ from llmgw import waking
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
-from llmgw.nodes import NodeState
+from llmgw.nodes import NodeState, NodeView
 from llmgw.table import Table, TableChange
 from llmgw.wire import Endpoint, EngineState, ModelState, TableModel
 from llmgw.world import Assignment
@@ -40,7 +40,7 @@ def routes(draft: Draft) -> Routes:
         return Routes(TableChange(), frozenset(held.endpoints))
     groups = by_model(draft.sorted_assignments())
     models = draft.world.catalog.models
-    ready = {m.name: [a for a in groups.get(m.name, ()) if _is_published(draft, a)] for m in models}
+    ready = {m.name: _ready(draft, groups.get(m.name, ())) for m in models}
     aliases = _aliases_in_force(held, draft.world.catalog, ready)
     rows = {m.name: _model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models}
     found: dict[ReplicaId, Endpoint] = {}
@@ -73,16 +73,23 @@ def _difference(
     return Routes(change, frozenset({*held.endpoints, *puts} - set(drops)))
 
 
-def _is_published(draft: Draft, assignment: Assignment) -> bool:
-    view = draft.survey.of(assignment.node)
-    if assignment.stop is not None or view is None or not view.keeps_routes:
-        return False
-    held = assignment.replica in draft.world.table.endpoints
+def _ready(draft: Draft, mine: Sequence[Assignment]) -> list[Assignment]:
+    """Those of a model's replicas that are published."""
+    views, held = draft.survey.nodes, draft.world.table.endpoints
+    return [
+        a
+        for a in mine
+        if a.stop is None and (v := views.get(a.parts[0].node)) is not None and _is_published(a, v, held)
+    ]
+
+
+def _is_published(assignment: Assignment, view: NodeView, held: Mapping[ReplicaId, Endpoint]) -> bool:
     if view.state is not NodeState.HEALTHY:
-        return held
+        return view.keeps_routes and assignment.replica in held
     row = view.rows.get(assignment.replica)
-    ready = row is not None and row.state is EngineState.READY and row.url is not None
-    return ready and (held or not assignment.unreadable)
+    if row is None or row.state is not EngineState.READY or row.url is None:
+        return False
+    return not assignment.unreadable or assignment.replica in held
 
 
 def _endpoint(draft: Draft, assignment: Assignment, names: tuple[str, ...], profile: Profile | None) -> Endpoint | None:

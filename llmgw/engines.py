@@ -56,7 +56,12 @@ class EngineRow:
     """Environment that hides every device from a replica that asked for none."""
     env: Mapping[str, str] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
+    takes_command: bool = False
+    """The profile's `command` is what runs."""
+    needs_image: bool = False
     metrics: MetricNames = field(default_factory=MetricNames)
+    sleep_flags: tuple[str, ...] = ()
+    """With one of these it sleeps by itself, and reading its metrics would keep it awake: then none are read."""
     term_limit_s: float | None = None
     """The most that waiting after a TERM is worth; None = as long as the profile says."""
     second_term_limit_s: float = 5.0
@@ -179,13 +184,50 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
                     waiting="llamacpp:requests_deferred",
                     tokens_total="llamacpp:tokens_predicted_total",
                 ),
+                # Seen with b10434: /metrics ends its sleep and puts off the next; /health and /v1/models do neither.
+                sleep_flags=("--sleep-idle-seconds",),
                 # On the first TERM it exits at once or, with a stream open, hangs; the second one ends it.
                 term_limit_s=5.0,
                 second_term_limit_s=2.0,
             ),
             EngineRow(
+                name="tensorrt-llm",
+                executable=("trtllm-serve",),
+                weights=WeightsRule((_WEIGHTS,)),
+                serve_args=("--served_model_name", _NAME, "--host", _HOST, "--port", _PORT),
+                owned_flags={"--port": _WHY_PORT, "--host": _WHY_HOST, "--served_model_name": _WHY_NAME},
+                devices={"nvidia": _CUDA_INDEX},
+                without_devices=_HIDDEN,
+                # Its /metrics is JSON of iterations, no Prometheus page: use is then told by the routers alone.
+            ),
+            EngineRow(
+                name="tgi",
+                executable=("text-generation-launcher",),
+                weights=WeightsRule(("--model-id", _WEIGHTS), ("--model-id",), revision_flag="--revision"),
+                serve_args=("--hostname", _HOST, "--port", _PORT),
+                owned_flags={"--port": _WHY_PORT, "-p": _WHY_PORT, "--hostname": _WHY_HOST},
+                devices={"nvidia": _CUDA_INDEX, "amd": _HIP},
+                without_devices=_HIDDEN,
+                # It lists its weights' name and answers to any: health alone decides.
+                readiness=Readiness(lists_model=False),
+                metrics=MetricNames(
+                    running="tgi_batch_current_size",
+                    waiting="tgi_queue_size",
+                    tokens_total="tgi_request_generated_tokens_sum",
+                ),
+            ),
+            EngineRow(
+                name="container",
+                executable=(),
+                takes_command=True,
+                needs_image=True,
+                devices={**_TOLD_TOO, **_TELLING},
+                without_devices=_HIDDEN,
+            ),
+            EngineRow(
                 name="command",
                 executable=(),
+                takes_command=True,
                 devices={**_TOLD_TOO, **_TELLING},
                 without_devices=_HIDDEN,
             ),

@@ -22,11 +22,11 @@ def weigh(draft: Draft) -> None:
         if view is not None and view.judges and view.seen is not None:
             _one(draft, assignment, view)
     for model, known in list(draft.failures.items()):
-        draft.set_failures(model, tuple(f for f in known if not _is_forgotten(draft, model, f)))
+        draft.set_failures(model, tuple(f for f in known if not _is_forgotten(draft, model, f, known)))
 
 
-def _is_forgotten(draft: Draft, model: ModelName, failure: Failure) -> bool:
-    at_s = attempts.forgotten_s(draft.world, failure, model)
+def _is_forgotten(draft: Draft, model: ModelName, failure: Failure, known: tuple[Failure, ...]) -> bool:
+    at_s = attempts.forgotten_s(draft.world, failure, model, known)
     if at_s is not None:
         draft.wake(at_s)
     return at_s is not None and draft.now_s >= at_s

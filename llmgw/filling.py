@@ -1,17 +1,18 @@
 """Filling what models lack: models by priority, profiles in order, failed attempts at their time, places by fit."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, demand
+from llmgw import attempts, crashes, demand, rolling
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.demand import Demand
 from llmgw.draft import Draft, by_model
 from llmgw.evidence import is_proof, never_begun
 from llmgw.ground import Ground, Spot
 from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
-from llmgw.launches import fingerprints, launch_of
+from llmgw.launches import launch_of
+from llmgw.rolling import Version
+from llmgw.sentences import names_shown
 from llmgw.world import Assignment, Failure, Part, StopCause
 
 MAX_STARTS = 100
@@ -29,14 +30,15 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     groups = by_model(draft.sorted_assignments())
-    ground = Ground.of(draft, catalog)
+    crashing = frozenset(crashes.crashing_nodes(draft))
+    ground = Ground.of(draft, catalog, crashing)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
         alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model).run(alive)
+            _Filling(draft, catalog, ground, model, rolling.version(draft, model), crashing).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -63,6 +65,7 @@ def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
 class _Found:
     """A profile and a spot for it."""
 
+    version: Version
     profile: Profile
     print_: Fingerprint
     spot: Spot
@@ -85,6 +88,9 @@ class _Filling:
     catalog: Catalog
     ground: Ground
     model: Model
+    version: Version
+    crashing: frozenset[NodeId]
+    """Nodes on which many models failed."""
 
     @property
     def subject(self) -> str:
@@ -94,8 +100,10 @@ class _Filling:
         if self.draft.world.refused:
             stay = [a for a in alive if not self._goes_elsewhere(a)]
             alive = [*stay, *self._placed()]
-        lacking = demand.assess(self.draft, self.model, alive)
-        short = self._place(lacking)
+        lacking = demand.assess(self.draft, self.version, alive)
+        short = self._place(self.version, lacking.missing, lacking.to_place)
+        if lacking.former and (former := rolling.last_good(self.draft.world, self.model)) is not None:
+            self._place(former, lacking.former, lacking.former)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
             demand.give_way(self.draft, lacking, lambda a: self._helps(short, a))
         else:
@@ -103,28 +111,30 @@ class _Filling:
         if self.draft.survey.has_lost:
             mine = {a.replica: self.draft.assignments[a.replica] for a in (*alive, *self._placed())}
             demand.drop_lost(self.draft, self.model, list(mine.values()))
+        if self.version.back:
+            self.draft.wait(self.subject, "rolled_back", f"the last good version runs: {self.version.back}")
 
     def _placed(self) -> list[Assignment]:
         """The model's new replicas of this pass."""
         return [a for a in self.draft.fresh if a.model == self.model.name]
 
-    def _place(self, lacking: Demand) -> _NotFound | None:
-        """Place what may be placed now; why no more where places are short."""
-        failures = self._failures()
+    def _place(self, version: Version, missing: int, to_place: int) -> _NotFound | None:
+        """Place what may be placed now of what is missing of a version; why no more where places are short."""
+        failures = [f for f in self._failures() if f.fingerprint in version.prints]
         failed = attempts.open_failures(failures)
         due = [f for f in failed if self._is_due(f, failures)]
-        afresh = max(0, lacking.missing - len(failed))
+        afresh = max(0, missing - len(failed))
         follows: list[Failure | None] = [*due, *[None] * afresh]
-        for failure in follows[: lacking.to_place]:
+        for failure in follows[:to_place]:
             if len(self.draft.fresh) >= MAX_STARTS:
                 self.draft.more = True
                 return None
-            found = self._search()
+            found = self._search(version)
             if isinstance(found, _NotFound):
                 self.draft.wait(self.subject, found.code, found.text)
                 return found
             self._assign(found, failure)
-        if len(follows) < lacking.to_place:
+        if len(follows) < to_place:
             self._backing_off(next(f for f in failed if f not in due))
         return None
 
@@ -143,32 +153,31 @@ class _Filling:
 
     # --- searching ---
 
-    def _search(self, never: frozenset[NodeId] = frozenset()) -> _Found | _NotFound:
+    def _search(self, version: Version, never: frozenset[NodeId] = frozenset()) -> _Found | _NotFound:
         """The first profile with a spot. One whose devices are only being released still comes before a later profile
         with free ones: preference counts more than a short wait."""
         failures = self._failures()
         words: list[str] = []
         tried: list[tuple[Fingerprint, Profile]] = []
-        for print_, profile in self._profiles():
+        for print_, index in version.prints.items():
+            profile = version.model.profiles[index]
             if (lost := self._given_up(failures, print_)) is not None:
                 last = f"last: {lost.text}{_last_line(lost)}"
-                words.append(f"given up: {profile.name} failed {lost.attempt} times in a row, {last}")
+                how = attempts.how_given_up(failures, lost, self.catalog.policy.max_attempts)
+                words.append(f"given up: {profile.name} {how}, {last}")
             else:
                 tried.append((print_, profile))
         avoid, profiles = frozenset(f.node for f in failures), [profile for _, profile in tried]
-        spot = self.ground.find(self.model, profiles, avoid=avoid, never=never)
+        spot = self.ground.find(version.model, profiles, avoid=avoid, never=never)
         if isinstance(spot, Spot):
             print_, profile = tried[spot.profile]
-            if launch_of(self.catalog, self.model, profile, spot.vendor)[1] is not None:
-                return _Found(profile, print_, spot)
+            if launch_of(version.catalog, version.model, profile, spot.vendor)[1] is not None:
+                return _Found(version, profile, print_, spot)
             words.append(f"{profile.name}: engine {profile.engine} cannot name devices of vendor {spot.vendor}")
             return _NotFound("no_place", ". ".join(words), tuple(profiles))
-        words += [f"{profile.name} {text}" for profile, text in zip(profiles, spot, strict=True)]
+        crashing = f" (left out for crashes: {names_shown(sorted(self.crashing))})" if self.crashing else ""
+        words += [f"{profile.name} {text}{crashing}" for profile, text in zip(profiles, spot, strict=True)]
         return _NotFound("no_place" if tried else "failed", ". ".join(words), tuple(profiles))
-
-    def _profiles(self) -> Iterable[tuple[Fingerprint, Profile]]:
-        for print_, index in fingerprints(self.catalog).of[self.model.name].items():
-            yield print_, self.model.profiles[index]
 
     def _given_up(self, failures: Sequence[Failure], print_: Fingerprint) -> Failure | None:
         """The failure by which a profile was given up; while it serves elsewhere, the place was at fault."""
@@ -194,7 +203,7 @@ class _Filling:
         if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
             self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
             return False
-        found = self._search(never=frozenset({assignment.node}))
+        found = self._search(self.version, never=frozenset({assignment.node}))
         if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
@@ -203,7 +212,7 @@ class _Filling:
         return True
 
     def _assign(self, found: _Found, follows: Failure | None) -> None:
-        spec_id, spec = launch_of(self.catalog, self.model, found.profile, found.spot.vendor)
+        spec_id, spec = launch_of(found.version.catalog, found.version.model, found.profile, found.spot.vendor)
         view = found.spot.view
         assert spec is not None, "the search asked for it"  # noqa: S101 - a programming error, not bad input
         assert view.seen is not None, "a node that was not heard takes nothing"  # noqa: S101

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StrictStr
 
 from llmgw import members, router_kinds
 from llmgw.catalog import Router, RouterAddress, Text
 from llmgw.ids import RouterId
-from llmgw.order import Identifier, Order, Problems, with_item, without
+from llmgw.order import Identifier, Limit, Order, Problems, printable, same_end, with_item, without
 from llmgw.sentences import unknown
-from llmgw.world import Wishes, World
+from llmgw.world import Pause, Wishes, World
 
 
 class RoutersAdd(Order):
@@ -68,6 +68,37 @@ class RoutersRemove(Order):
     def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
         id_ = RouterId(self.router)
         return replace(world.wishes, added_routers=without(world.wishes.added_routers, id_))
+
+
+class PauseFleet(Order):
+    name = "pause"
+    description = "Watch and publish, but start and stop nothing: for work on the fleet by hand"
+    example: ClassVar[Mapping[str, object]] = {"reason": "rack 3 is being moved", "for_s": 3600.0}
+
+    reason: Annotated[StrictStr, Field(max_length=160), AfterValidator(printable)] = ""
+    """Why, for whoever looks next."""
+    for_s: Limit | None = None
+    """Seconds from now for which it holds. Absent: until `resume`."""
+
+    def warnings(self, world: World) -> Problems:
+        return ("the fleet is ending: that goes on",) if world.ending else ()
+
+    def wish(self, world: World, now_s: float) -> Wishes:
+        until_s = None if self.for_s is None else now_s + self.for_s
+        held = world.wishes.pause
+        if held is not None and held.reason == self.reason and same_end(held.until_s, until_s):
+            return world.wishes
+        since_s = now_s if held is None else held.since_s
+        return replace(world.wishes, pause=Pause(since_s, until_s, self.reason))
+
+
+class Resume(Order):
+    name = "resume"
+    description = "Go on after a pause"
+    example: ClassVar[Mapping[str, object]] = {}
+
+    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+        return replace(world.wishes, pause=None)
 
 
 class Takeover(Order):

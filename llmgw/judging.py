@@ -17,6 +17,7 @@ from llmgw.orders import parse_order
 from llmgw.plan import Judgement, Verdict
 from llmgw.removal_guard import CONFIRM_AFTER_S, is_confirmed, too_many_removed
 from llmgw.sentences import cut, cut_list
+from llmgw.stamp import plan_hash
 from llmgw.validation import check
 from llmgw.world import HeldCatalog, Input, InputKind, World
 
@@ -92,8 +93,16 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
     warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
         return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
+    if sent.plan and sent.plan != (now := plan_hash(world, catalog_digest(checked.catalog))):
+        return world, _refused(world, item, (MOVED.format(sent=cut(sent.plan, 40), now=now),), warnings)
     accepted.keep(item.raw, checked.catalog)
     return _valid_catalog(world, item, checked.catalog, warnings)
+
+
+MOVED = (
+    "the fleet, or the catalog, is not the one that plan {sent} was made for (it would be {now} now): "
+    "look at it again with `llmgw plan`"
+)
 
 
 def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) -> tuple[World, Verdict]:
@@ -111,7 +120,12 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
     after = _in_force(world, new, digest)
     text = f"generation {after.generation} is in force"
     return after, _verdict(
-        after, item, Judgement.ACCEPTED, text, warnings=(*warnings, *_shadowed(world, new)), changes=changes
+        after,
+        item,
+        Judgement.ACCEPTED,
+        text,
+        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new)),
+        changes=changes,
     )
 
 
@@ -143,6 +157,17 @@ def _without_stale_wishes(world: World) -> World:
         leaving={k: v for k, v in world.wishes.leaving.items() if k not in declared},
     )
     return world if wishes == world.wishes else replace(world, wishes=wishes)
+
+
+def _renamed(world: World, new: Catalog) -> Problems:
+    """An engine knows one name from its start on: a new name is a new model."""
+    left = {a.model for a in world.assignments.values()} - {m.name for m in new.models}
+    moved = ((name, m.name) for m in new.models for name in sorted(left & set(m.aliases)))
+    return tuple(
+        f"{old} becomes an alias of {name}: a rename stops {old}'s engines and starts new ones, and nothing serves "
+        f"{old} until {name} is ready. To avoid that, keep {old} in the catalog until then"
+        for old, name in moved
+    )
 
 
 def _shadowed(world: World, new: Catalog) -> Problems:

@@ -27,13 +27,15 @@ class Fingerprints:
 
 
 _KEPT: OrderedDict[int, tuple[Catalog, Fingerprints]] = OrderedDict()
-_MAX_KEPT = 4
+_MAX_KEPT = 64
+"""The catalog in force and the last good entries of models that roll."""
 
 
 def fingerprints(catalog: Catalog) -> Fingerprints:
     """All fingerprints of a catalog. A catalog never changes, so they are kept by its identity."""
     kept = _KEPT.get(id(catalog))
     if kept is not None and kept[0] is catalog:
+        _KEPT.move_to_end(id(catalog))
         return kept[1]
     made = Fingerprints({model.name: _of(model, catalog) for model in catalog.models})
     _KEPT[id(catalog)] = (catalog, made)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from llmgw import table
+from llmgw import rolling, table
 from llmgw.catalog import Catalog
-from llmgw.ids import RouterId
+from llmgw.ids import ReplicaId, RouterId
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.world import InputKind, RouterFacts, World
 
@@ -34,6 +34,7 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         used = {a.spec for a in assignments.values()}
         specs = {k: v for k, v in specs.items() if k in used}
     nodes = set(plan.forget_nodes)
+    good = rolling.remember(world, world, plan.keep_good).good
     return replace(
         world,
         catalog=catalog if accepted is not None else world.catalog,
@@ -53,6 +54,8 @@ def merge(world: World, plan: Plan, now_s: float, catalog: Catalog | None = None
         refused=_put(world.refused, {}, gone),
         failures={k: v for k, v in {**world.failures, **plan.failures}.items() if v},
         next_replica=world.next_replica if plan.next_replica is None else plan.next_replica,
+        good=_put(good, {}, set(plan.forget_good)),
+        published_s=_published(world, plan, gone, now_s),
         resting=_kept(world.resting, {k: v or None for k, v in plan.resting.items()}),
         outbox={k: v for k, v in {**world.outbox, **plan.outbox}.items() if v},
         known=_put(world.known, plan.known, nodes),
@@ -76,6 +79,11 @@ def _kept(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]
     if not changes:
         return before
     return {key: value for key, value in {**before, **changes}.items() if value is not None}
+
+
+def _published(world: World, plan: Plan, gone: set[ReplicaId], now_s: float) -> Mapping[ReplicaId, float]:
+    new = {e.id: now_s for e in plan.put_endpoints if e.id not in world.published_s}
+    return _put(world.published_s, new, gone)
 
 
 def _settling(world: World, plan: Plan, now_s: float) -> float | None:

@@ -7,14 +7,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from llmgw import members, wire
-from llmgw.catalog import DAY_S, Seconds
+from llmgw import members, rolling, wire
 from llmgw.ids import ModelName, ReplicaId
-from llmgw.order import Name, Order, Problems, same_end, with_item, without
+from llmgw.order import Limit, Name, Order, Problems, same_end, with_item, without
 from llmgw.sentences import unknown
 from llmgw.world import Scale, Wishes, World
-
-Limit = Annotated[Seconds, Field(gt=0, le=30 * DAY_S)]
 
 
 class _ModelOrder(Order, ABC):
@@ -85,6 +82,43 @@ class ScaleModel(_ModelOrder):
             return world.wishes
         wakes = without(world.wishes.wakes, name) if self.replicas == 0 else world.wishes.wakes
         return replace(world.wishes, scales=with_item(scales, name, Scale(self.replicas, until)), wakes=wakes)
+
+
+class _VersionOrder(_ModelOrder, ABC):
+    """An order about the version of a model that is being rolled out. It ends with the next edit of the model."""
+
+    def check(self, world: World) -> Problems:
+        model = members.model_of(world, self.model)
+        if model is None:
+            return super().check(world)
+        if model.name not in world.good:
+            return (f"{model.name} is not being rolled out: all its replicas are of the version in force",)
+        return ()
+
+    def version(self, world: World) -> str:
+        return rolling.present_name(world, self.model_name(world))
+
+
+class Promote(_VersionOrder):
+    name = "promote"
+    description = "Let the new version of a model go on from its canaries to all replicas"
+    example: ClassVar[Mapping[str, object]] = {"model": "qwen3-32b"}
+
+    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+        name, wishes = self.model_name(world), world.wishes
+        promoted = with_item(wishes.promoted, name, self.version(world))
+        return replace(wishes, promoted=promoted, reverted=without(wishes.reverted, name))
+
+
+class Revert(_VersionOrder):
+    name = "revert"
+    description = "Bring the last good version of a model back; the next edit of the model ends it"
+    example: ClassVar[Mapping[str, object]] = {"model": "qwen3-32b"}
+
+    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+        name, wishes = self.model_name(world), world.wishes
+        reverted = with_item(wishes.reverted, name, self.version(world))
+        return replace(wishes, reverted=reverted, promoted=without(wishes.promoted, name))
 
 
 class Restart(Order):

@@ -44,12 +44,16 @@ class Cordon(_NodeOrder):
 
 class Uncordon(_NodeOrder):
     name = "uncordon"
-    description = "Let a node take replicas again: ends a cordon and a drain"
+    description = "Let a node take replicas again: ends a cordon and a drain, and forgets the crashes there"
     example: ClassVar[Mapping[str, object]] = {"node": "gpu-07"}
 
-    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+    def wish(self, world: World, now_s: float) -> Wishes:
         wishes = world.wishes
-        return replace(wishes, cordoned=without(wishes.cordoned, self.id), drains=without(wishes.drains, self.id))
+        since_s = wishes.trusted.get(self.id, 0.0)
+        crashed = any(f.node == self.id and f.at_s >= since_s for known in world.failures.values() for f in known)
+        trusted = with_item(wishes.trusted, self.id, now_s) if crashed else wishes.trusted
+        cordoned, drains = without(wishes.cordoned, self.id), without(wishes.drains, self.id)
+        return replace(wishes, cordoned=cordoned, drains=drains, trusted=trusted)
 
 
 class DrainNode(_NodeOrder):
@@ -85,6 +89,26 @@ class ConfirmLost(_NodeOrder):
 
     def wish(self, world: World, now_s: float) -> Wishes:
         return replace(world.wishes, confirmed_lost=kept(world.wishes.confirmed_lost, self.id, now_s))
+
+
+class NodesConfirm(_NodeOrder):
+    name = "nodes-confirm"
+    description = "Say that the machine that now answers under a node's name is the one: it is no longer set aside"
+    example: ClassVar[Mapping[str, object]] = {"node": "gpu-07"}
+
+    def check(self, world: World) -> Problems:
+        if problems := super().check(world):
+            return problems
+        view = survey(world).of(self.id)
+        if view is None or view.seen is None or not view.seen.machine:
+            return (f"node {self.node} has not been heard yet: there is no machine to confirm",)
+        if view.state is not NodeState.SET_ASIDE and self.id not in world.wishes.confirmed_machines:
+            return (f"node {self.node} is {view.state.replace('_', ' ')}, not set aside: nothing is in doubt",)
+        return ()
+
+    def wish(self, world: World, now_s: float) -> Wishes:  # noqa: ARG002
+        machine = world.seen[self.id].machine
+        return replace(world.wishes, confirmed_machines=with_item(world.wishes.confirmed_machines, self.id, machine))
 
 
 class RemoveWeights(_NodeOrder):
@@ -206,6 +230,7 @@ def leave(world: World, node: Node) -> Wishes:
         added_nodes=without(world.wishes.added_nodes, node.id),
         cordoned=without(world.wishes.cordoned, node.id),
         drains=without(world.wishes.drains, node.id),
+        confirmed_machines=without(world.wishes.confirmed_machines, node.id),
     )
     if members.holds_anything(world, node.id):
         return replace(wishes, leaving=with_item(wishes.leaving, node.id, node))

@@ -123,7 +123,8 @@ def _state(world: World, id_: NodeId, seen: Seen | None, doubt: str) -> tuple[No
         return (NodeState.LOST if confirmed else NodeState.UNKNOWN), note
     if seen.owner is not None and seen.owner != Owner(installation=world.installation, fleet=world.fleet):
         owner = f"installation {seen.owner.installation}, fleet {seen.owner.fleet}"
-        return NodeState.FOREIGN, f"its agent belongs to {owner}; `llmgw agent release` there gives it up"
+        mend = f"`llmgw nodes release {id_} --owner {seen.owner.installation}/{seen.owner.fleet}` has it forget that"
+        return NodeState.FOREIGN, f"its agent belongs to {owner}; {mend}"
     if doubt:
         return NodeState.SET_ASIDE, doubt
     return NodeState.HEALTHY, ""
@@ -152,10 +153,21 @@ def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, s
     doubts = {id_: text for id_ in declared if id_ in holding and (text := _other_machine(world, id_))}
     for (what, value), nodes in claimed.items():
         if len(nodes) > 1:
-            for id_ in nodes:
+            right = {id_ for id_ in nodes if _is_confirmed(world, id_)}
+            # Two machines may well have one id, where they are copies of one image; a device is in one place only.
+            for id_ in nodes if what == "device" and len(right) != 1 else sorted(set(nodes) - right):
                 others = ", ".join(sorted(set(nodes) - {id_})) or id_
-                doubts.setdefault(id_, f"the same {what} {value} is also reported by {others}")
+                doubts.setdefault(id_, f"the same {what} {value} is also reported by {others}; {_CONFIRM}")
     return doubts
+
+
+_CONFIRM = "`llmgw nodes confirm NODE` says which is the one"
+
+
+def _is_confirmed(world: World, id_: NodeId) -> bool:
+    """Whether an operator has said that the very machine that answers now is this node."""
+    seen = world.seen.get(id_)
+    return seen is not None and bool(seen.machine) and world.wishes.confirmed_machines.get(id_) == seen.machine
 
 
 def _is_lost(world: World, id_: NodeId) -> bool:
@@ -168,11 +180,13 @@ def _other_machine(world: World, id_: NodeId) -> str:
     known, seen = world.known.get(id_), world.seen.get(id_)
     if known is None or seen is None or known.machine == seen.machine or id_ in world.wishes.confirmed_lost:
         return ""
+    if _is_confirmed(world, id_):
+        return ""
     if not seen.inventory.complete or {d.id for d in seen.inventory.devices} & set(known.devices):
         return ""
     return (
         f"machine {seen.machine} answers under the name of machine {known.machine}; "
-        f"`llmgw confirm-lost {id_}` says that the former is gone for good"
+        f"`llmgw nodes confirm {id_}` says that it is the one now, and that the former is gone for good"
     )
 
 

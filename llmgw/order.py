@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
-from llmgw.catalog import IDENTIFIER
+from llmgw.catalog import DAY_S, IDENTIFIER, Seconds
 from llmgw.sentences import cut
 from llmgw.world import Wishes, World
 
@@ -23,15 +23,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """`text`; ValueError when it holds control characters."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError("must not hold control characters")
     return text
 
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=256), AfterValidator(_printable)]
+Name = Annotated[StrictStr, Field(min_length=1, max_length=256), AfterValidator(printable)]
 Identifier = Annotated[StrictStr, Field(pattern=IDENTIFIER)]
-Path = Annotated[StrictStr, Field(min_length=1, max_length=1024), AfterValidator(_printable)]
+Limit = Annotated[Seconds, Field(gt=0, le=30 * DAY_S)]
+Path = Annotated[StrictStr, Field(min_length=1, max_length=1024), AfterValidator(printable)]
 
 
 class Order(BaseModel, ABC):

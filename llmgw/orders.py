@@ -10,9 +10,18 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from llmgw.fleet_orders import RoutersAdd, RoutersRemove, Takeover
-from llmgw.model_orders import Restart, ScaleModel, Wake
-from llmgw.node_orders import ConfirmLost, Cordon, DrainNode, NodesAdd, NodesRemove, RemoveWeights, Uncordon
+from llmgw.fleet_orders import PauseFleet, Resume, RoutersAdd, RoutersRemove, Takeover
+from llmgw.model_orders import Promote, Restart, Revert, ScaleModel, Wake
+from llmgw.node_orders import (
+    ConfirmLost,
+    Cordon,
+    DrainNode,
+    NodesAdd,
+    NodesConfirm,
+    NodesRemove,
+    RemoveWeights,
+    Uncordon,
+)
 from llmgw.order import Order, Problems
 from llmgw.sentences import cut, json_kind, unknown
 
@@ -23,6 +32,7 @@ ORDERS: Mapping[str, type[Order]] = {
         Uncordon,
         DrainNode,
         ConfirmLost,
+        NodesConfirm,
         RemoveWeights,
         NodesAdd,
         NodesRemove,
@@ -31,6 +41,10 @@ ORDERS: Mapping[str, type[Order]] = {
         Wake,
         ScaleModel,
         Restart,
+        Promote,
+        Revert,
+        PauseFleet,
+        Resume,
         Takeover,
     )
 }

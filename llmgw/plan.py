@@ -53,6 +53,9 @@ class Plan(_Value):
     failures: dict[ModelName, tuple[Failure, ...]] = {}
     """Per model the whole list; empty = forget."""
     next_replica: int | None = None
+    keep_good: tuple[ModelName, ...] = ()
+    """Models whose entry in the catalog that is replaced served: it is kept while the new one rolls."""
+    forget_good: tuple[ModelName, ...] = ()
     known: dict[NodeId, Known] = {}
     forget_nodes: tuple[NodeId, ...] = ()
     unclaimed: dict[ReplicaId, float | None] = {}

@@ -35,6 +35,8 @@ class Recent(BaseModel):
 
     refusals: tuple[Refusal, ...] = ()
     events: tuple[Event, ...] = ()
+    event_count: int = 0
+    """Of all events that ever were: the number of the newest one kept."""
     tasks: tuple[FinishedTask, ...] = ()
     last_catalog: Verdict | None = None
     """The last verdict on a catalog, whatever it was."""
@@ -43,6 +45,8 @@ class Recent(BaseModel):
     safe_mode: str = ""
     """Why nothing is started or stopped; empty when deciding works."""
     unreadable: dict[str, str] = {}
+    shed: tuple[str, ...] = ()
+    """What was too large to be carried over to this run, in words."""
     """Carried records that could not be understood, with the reason."""
 
     def with_refusal(self, name: str, problems: tuple[str, ...], now_s: float) -> "Recent":
@@ -55,6 +59,7 @@ class Recent(BaseModel):
         new = self.model_copy(
             update={
                 "events": (*self.events, *plan.events)[-KEPT_EVENTS:],
+                "event_count": self.event_count + len(plan.events),
                 "last_catalog": catalogs[-1] if catalogs else self.last_catalog,
                 "safe_mode": plan.safe_mode,
             }

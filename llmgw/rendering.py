@@ -5,10 +5,10 @@ expanded but the placeholder of the served name. Which devices, which port and w
 """
 
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.engines import Engine, WeightsRule, engine_of
+from llmgw.engines import Engine, EngineRow, WeightsRule, engine_of
 from llmgw.placeholders import SERVED_NAME, fill
 from llmgw.weights import hub_source
-from llmgw.wire import LaunchSpec, StopBehaviour
+from llmgw.wire import ContainerSpec, LaunchSpec, MetricNames, Readiness, StopBehaviour
 
 
 def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None) -> LaunchSpec:
@@ -30,16 +30,41 @@ def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None)
         served_name=model.name,
         devices=engine.selection(vendor) if profile.accelerators and vendor else None,
         extra_ports=profile.ports,
-        readiness=row.readiness,
-        metrics=row.metrics,
+        readiness=_readiness(row, profile),
+        metrics=_metrics(row, profile, engine),
         stop=StopBehaviour(
             term_limit_s=term_limit_s,
             second_term_limit_s=row.second_term_limit_s,
             kill_limit_s=row.kill_limit_s,
         ),
         start_limit_s=profile.start_limit_s,
+        stall_limit_s=profile.stall_limit_s,
+        container=_container(profile, engine),
         weights=weights_of(model, profile),
     )
+
+
+def _container(profile: Profile, engine: Engine) -> ContainerSpec | None:
+    if profile.image is None:
+        return None
+    return ContainerSpec(image=profile.image, own_entrypoint=_runs_entrypoint(profile, engine))
+
+
+def _runs_entrypoint(profile: Profile, engine: Engine) -> bool:
+    """Nothing names a program: the image's own runs."""
+    return engine.row.needs_image and not (engine.row.executable or profile.executable or profile.command)
+
+
+def _readiness(row: EngineRow, profile: Profile) -> Readiness:
+    if profile.probe_completion is None:
+        return row.readiness
+    return row.readiness.model_copy(update={"probe_completion": profile.probe_completion})
+
+
+def _metrics(row: EngineRow, profile: Profile, engine: Engine) -> MetricNames:
+    """None for an engine that sleeps by itself and that its own metrics page would keep awake."""
+    flags = {item.partition("=")[0] for item in (*engine.args, *profile.args)}
+    return MetricNames() if flags & set(row.sleep_flags) else row.metrics
 
 
 def unnameable(profile: Profile, catalog: Catalog, vendor: str | None) -> str | None:
@@ -61,6 +86,8 @@ def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
     program = row.executable
     if profile.executable is not None:
         program = (profile.executable, *program[1:])
+    if _runs_entrypoint(profile, engine):
+        program = (profile.image or "",)  # the first item names the program; nothing else does
     weights = _weights_args(row.weights, weights_of(model, profile))
     return (*program, *profile.command, *weights, *engine.args, *profile.args, *row.serve_args)
 

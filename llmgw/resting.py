@@ -13,6 +13,7 @@ from llmgw import members
 from llmgw.draft import Draft
 from llmgw.ids import NodeId
 from llmgw.nodes import NodeView
+from llmgw.router_kinds import kind_of
 from llmgw.world import RestingPort, RouterFacts
 
 REST_S = 3600.0
@@ -44,9 +45,10 @@ def rest(draft: Draft, revision: int) -> None:
 
 
 def _oldest_ack(draft: Draft) -> int | None:
-    """The revision that every router has acknowledged; None without any router."""
-    facts = (draft.world.routers.get(id_, RouterFacts()) for id_ in members.routers(draft.world))
-    return min((f.acked_revision for f in facts), default=None)
+    """The revision that every router that carries traffic has acknowledged; None without any."""
+    routers = members.routers(draft.world).items()
+    carrying = [id_ for id_, router in routers if kind_of(router.kind).carries_traffic]
+    return min((draft.world.routers.get(id_, RouterFacts()).acked_revision for id_ in carrying), default=None)
 
 
 def _weighed(port: RestingPort, oldest_ack: int | None) -> RestingPort:

@@ -15,7 +15,7 @@ from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId, SpecId
 from llmgw.nodes import NodeView
 from llmgw.wire import ReplicaReport
-from llmgw.world import Assignment, Part, StopCause, Unreadable
+from llmgw.world import Assignment, Part, StopCause, StopIntent, Unreadable
 
 NAMELESS = "record "
 """Names of records without a readable replica id begin so; no replica's id holds a blank."""
@@ -41,8 +41,21 @@ def from_record(record: Unreadable) -> Assignment | None:
         parts=parts,
         boot="",
         created_s=record.since_s,
+        stop=_commanded(raw.get("stop")),
         unreadable=record.problem,
     )
+
+
+def _commanded(raw: object) -> StopIntent | None:
+    """A stop that was commanded goes on; any other wish to stop ends with the record."""
+    try:
+        stop = _STOP.validate_python(raw)
+    except ValidationError:
+        return None
+    return stop if stop is not None and stop.commanded else None
+
+
+_STOP: TypeAdapter[StopIntent | None] = TypeAdapter(StopIntent | None)
 
 
 def name_of(raw: object, index: int) -> str:

@@ -49,8 +49,8 @@ def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> Non
         else:
             draft.command(assignment, stop)
     frees = before != (len(draft.assignments), draft.commanded)
-    if frees and any(subject.startswith("model/") for subject in draft.waits):
-        draft.more = True  # what is given up or free may be what a model waits for
+    if frees and (draft.world.refused or any(subject.startswith("model/") for subject in draft.waits)):
+        draft.more = True  # what is given up or free may be what a model, or a refused start, waits for
 
 
 def _was_never_told(draft: Draft, assignment: Assignment) -> bool:

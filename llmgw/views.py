@@ -4,6 +4,7 @@ The plane's queries, its details in Temporal's UI and the commands of `llmgw` ar
 and nothing they derive is ever stored. Ages and durations are seconds; no page carries an instant or a secret.
 """
 
+from llmgw.showing.catalogs import CatalogPart, CatalogVersionRow, HistoryPage, catalog_part, history
 from llmgw.showing.details import fleet_table
 from llmgw.showing.explain import Explanation, explain
 from llmgw.showing.fleet_rows import (
@@ -19,32 +20,50 @@ from llmgw.showing.fleet_rows import (
     nodes,
     replicas,
 )
+from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, WeightsRow, events, weights
 from llmgw.showing.phases import Phase, phase
-from llmgw.showing.status import RouterRow, Status, status
+from llmgw.showing.reports import ReportRow, ReportsPage, reports
+from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
 
 __all__ = [
+    "CatalogPart",
+    "CatalogVersionRow",
     "DeviceRow",
+    "DeviceState",
     "EndpointsPage",
+    "EventsPage",
     "Explanation",
+    "HistoryPage",
     "ModelRow",
     "ModelsPage",
     "NodeRow",
     "NodesPage",
+    "NumberedEvent",
     "Phase",
     "ReplicaRow",
     "ReplicasPage",
+    "ReportRow",
+    "ReportsPage",
     "RouterRow",
+    "RunRow",
     "Status",
     "TargetsPage",
     "WaitingRow",
+    "WeightsPage",
+    "WeightsRow",
+    "catalog_part",
     "endpoints",
+    "events",
     "explain",
     "fleet_table",
+    "history",
     "models",
     "nodes",
     "phase",
     "replicas",
+    "reports",
     "status",
     "targets",
+    "weights",
 ]

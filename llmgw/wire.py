@@ -110,6 +110,14 @@ class StopBehaviour(Wire):
     kill_limit_s: float = 10.0
 
 
+class ContainerSpec(Wire):
+    """Run `argv` within an image, on the host's network; with `own_entrypoint` its items after the first are handed
+    to the image's own entrypoint."""
+
+    image: str = Field(min_length=1)
+    own_entrypoint: bool = False
+
+
 class LaunchSpec(Wire):
     """A rendered launch, complete but for what only the node knows.
 
@@ -130,6 +138,10 @@ class LaunchSpec(Wire):
     metrics: MetricNames = MetricNames()
     stop: StopBehaviour = StopBehaviour()
     start_limit_s: float = 600.0
+    stall_limit_s: float | None = None
+    """With requests in flight and no counter of the engine moving for so long it is hung; None = never judged so."""
+    container: ContainerSpec | None = None
+    """None: a process of the node itself."""
     weights: str | None = None
     """Source of the weights: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
 

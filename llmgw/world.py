@@ -223,8 +223,6 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
-    idle: frozenset[ReplicaId] = frozenset()
-    asked: frozenset[ModelName] = frozenset()
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""
@@ -235,6 +233,8 @@ class RouterFacts:
     failures: int = 0
     failed_s: float | None = None
     problem: str = ""
+    idle: frozenset[ReplicaId] = frozenset()
+    asked: frozenset[ModelName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +268,16 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """The plane watches and publishes, and starts and stops nothing."""
+
+    since_s: float
+    until_s: float | None = None
+    """Epoch seconds. None: until it is told to go on."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTask:
     """A command for one node outside scheduling; told until the node has answered."""
 
@@ -292,8 +302,17 @@ class Wishes:
     leaving: Mapping[NodeId, Node] = field(default_factory=dict)
     """Removed while they hold something: observed, emptied, then forgotten."""
     confirmed_lost: Mapping[NodeId, float] = field(default_factory=dict)
+    trusted: Mapping[NodeId, float] = field(default_factory=dict)
+    """Since when a node's crashes count again: an operator has mended it."""
+    promoted: Mapping[ModelName, str] = field(default_factory=dict)
+    """The version (`llmgw.rolling`) that need not be a canary any more."""
+    reverted: Mapping[ModelName, str] = field(default_factory=dict)
+    """The version that is not wanted: the last good one runs instead."""
     tasks: tuple[NodeTask, ...] = ()
     takeover_s: float | None = None
+    pause: Pause | None = None
+    confirmed_machines: Mapping[NodeId, str] = field(default_factory=dict)
+    """Node -> id of the machine that an operator says is the one."""
 
 
 # --- why nothing happens -------------------------------------------------------------------------------------------
@@ -379,6 +398,10 @@ class World:
     refused: Mapping[ReplicaId, Refused] = field(default_factory=dict)
     failures: Mapping[ModelName, tuple[Failure, ...]] = field(default_factory=dict)
     next_replica: int = 0
+    good: Mapping[ModelName, Catalog] = field(default_factory=dict)
+    """While a changed model rolls: the entry that served last, alone in a catalog with its engines. Carried."""
+    published_s: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """When a replica was first published. Carried."""
     resting: Mapping[NodeId, tuple[RestingPort, ...]] = field(default_factory=dict)
     """Ports of gone replicas that their nodes have not been told to use again. Carried."""
     outbox: Mapping[NodeId, tuple[Outgoing, ...]] = field(default_factory=dict)

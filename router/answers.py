@@ -18,6 +18,8 @@ class Miss(StrEnum):
     NO_TABLE = "no_table"
     UNKNOWN_MODEL = "unknown_model"
     NOT_READY = "not_ready"
+    WAITED = "waited"
+    CROWDED = "crowded"
     UNREACHABLE = "unreachable"
     BROKEN = "broken"
     BAD_REQUEST = "bad_request"
@@ -64,9 +66,12 @@ def unknown_model(name: str, known: Collection[str]) -> Answer:
     return Answer(Miss.UNKNOWN_MODEL, 404, message, "model_not_found", param="model")
 
 
-def not_ready(name: str, state: ModelState, retry_after_s: int) -> Answer:
-    message = f"the model {name!r} has no ready replica (state: {state.value}); try again in {retry_after_s} s"
-    return Answer(Miss.NOT_READY, 503, message, "model_not_ready", "service_unavailable", "model", retry_after_s, state)
+def not_ready(name: str, state: ModelState, retry_after_s: int, miss: Miss = Miss.NOT_READY) -> Answer:
+    """`miss` also tells whether it was waited for in vain, or there were too many who wait."""
+    why = {Miss.WAITED: ", and did not become ready in time", Miss.CROWDED: ", and many requests wait for it already"}
+    message = f"the model {name!r} has no ready replica (state: {state.value}){why.get(miss, '')}"
+    message += f"; try again in {retry_after_s} s"
+    return Answer(miss, 503, message, "model_not_ready", "service_unavailable", "model", retry_after_s, state)
 
 
 def unreachable(name: str) -> Answer:

@@ -1,31 +1,38 @@
-"""The router put together: one aiohttp application over one table store, one set of counts and one client session."""
+"""The router put together: its control API, and its data plane over one client session. One process may have both."""
 
 import asyncio
-import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import structlog
-from aiohttp import AddrInfoType, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from router.auth import Gate
 from router.control import Control, unauthorized
+from router.counts import Counts, taken
 from router.description import describe
 from router.disk import Disk
-from router.metrics import CONTENT_TYPE, Metrics
-from router.proxy import PATHS, Proxy
+from router.metrics import CONTENT_TYPE, Count, Metrics
+from router.proxy import PATHS, Hold, Proxy
 from router.settings import Settings
+from router.sockets import to_engine
 from router.state import StateStream
-from router.tables import Tables
+from router.tables import Others, Tables
 from router.traffic import Traffic
 
 KEEP_ALIVE_S = 4.0
 """Idle connections to engines are closed before engines do it: uvicorn's and cpp-httplib's default is 5 s."""
 
+TICK_S = 1.0
+"""How late the plane may learn that an endpoint is idle, or used again."""
+
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What the client session would add by itself: engines get what clients sent."""
+
+CONTROL_PATHS = ("/v1/table", "/v1/state", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 _log = structlog.get_logger("llmgw.router")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,7 +40,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Router:
-    """What one router process holds. `closing`: no longer ready, and about to end."""
+    """What one router holds. `closing`: no longer ready, and about to end."""
 
     settings: Settings
     control_gate: Gate
@@ -55,15 +62,15 @@ class Router:
         self.state.close()
 
 
-def open_router(settings: Settings) -> Router:
+def open_router(settings: Settings, disk: Disk | None = None, others: Others | None = None) -> Router:
     """Keys and tables read from disk; called inside the running loop, before it serves.
 
     Raises OSError or ValueError for key files, `router.disk.InUseError` where another router has the state directory.
     """
     control_gate, client_gate = Gate(settings.token_file), Gate(settings.api_keys_file)
-    disk = Disk(settings.state_dir)
-    traffic = Traffic(asyncio.get_running_loop().time)
-    tables = Tables(disk, traffic)
+    disk = Disk(settings.state_dir) if disk is None else disk
+    traffic = Traffic(time.monotonic)
+    tables = Tables(disk, traffic, others)
     for aside in tables.load():
         _log.error(
             "a table on disk cannot be understood and is set aside: this fleet has none until its plane sends one",
@@ -75,9 +82,20 @@ def open_router(settings: Settings) -> Router:
 
 
 def application(router: Router) -> web.Application:
-    """The HTTP face of a router. Its clean-up closes the client session and lets go of the state directory."""
+    """Both faces of a router of one process."""
+
+    async def count() -> Counts:
+        return await asyncio.to_thread(taken, router.traffic)
+
+    app = control_application(router, count)
+    add_data_plane(app, router.settings, router.traffic, router.client_gate)
+    return app
+
+
+def control_application(router: Router, count: Count) -> web.Application:
+    """The control API. Its clean-up lets go of the state directory."""
     app = web.Application(client_max_size=router.settings.max_body_bytes)
-    control, metrics = Control(router.tables), Metrics(router.traffic, router.tables)
+    control, metrics = Control(router.tables), Metrics(router.traffic, router.tables, count)
     guard = _guard(router.control_gate)
     app.router.add_put("/v1/table", guard(control.put_table))
     app.router.add_patch("/v1/table", guard(control.patch_table))
@@ -86,22 +104,29 @@ def application(router: Router) -> web.Application:
     app.router.add_get("/readyz", _readiness(router))
     app.router.add_get("/metrics", _metrics(metrics))
     app.router.add_get("/openapi.json", _description)
-    app.cleanup_ctx.append(_data_plane(app, router))
+
+    async def lifetime(_: web.Application) -> AsyncIterator[None]:
+        yield
+        router.disk.close()
+
+    app.cleanup_ctx.append(lifetime)
+    app.cleanup_ctx.append(_ticking(router.traffic))
     return app
 
 
-def _data_plane(app: web.Application, router: Router) -> Callable[[web.Application], AsyncIterator[None]]:
-    """Routes of the data plane, over a session that lives as long as the application."""
-    settings = router.settings
+def add_data_plane(app: web.Application, settings: Settings, traffic: Traffic, gate: Gate) -> None:
+    """Routes of clients, over a session that lives as long as the application. Whatever else is asked for is 404, so
+    it comes after all other routes. To be called inside the running loop."""
     session = ClientSession(
-        connector=TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S, socket_factory=_socket),
+        connector=TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S, socket_factory=to_engine),
         timeout=ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
         cookie_jar=DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=_AUTO_HEADERS,
         trust_env=False,
     )
-    proxy = Proxy(router.traffic, session, router.client_gate, settings.max_body_bytes, settings.access_log)
+    hold = Hold(settings.hold_limit_s, settings.hold_requests)
+    proxy = Proxy(traffic, session, gate, hold, settings.max_body_bytes, settings.access_log)
     for path in PATHS:
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)
@@ -110,28 +135,22 @@ def _data_plane(app: web.Application, router: Router) -> Callable[[web.Applicati
     async def lifetime(_: web.Application) -> AsyncIterator[None]:
         yield
         await session.close()
-        router.disk.close()
+
+    app.cleanup_ctx.append(lifetime)
+
+
+def _ticking(traffic: Traffic) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            traffic.tick()
+
+    async def lifetime(_: web.Application) -> AsyncIterator[None]:
+        ticking = asyncio.create_task(tick(), name="tick")
+        yield
+        ticking.cancel()
 
     return lifetime
-
-
-def _socket(address: AddrInfoType) -> socket.socket:
-    """A socket to an engine that notices within half a minute when the other machine is gone without a word: its
-    requests would count as in flight, and hold up a drain, until the kernel's own limit of hours."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    for option, value in KEEP_ALIVE_OPTIONS:
-        made.setsockopt(*option, value)
-    return made
-
-
-KEEP_ALIVE_OPTIONS: tuple[tuple[tuple[int, int], int], ...] = (
-    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 5),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
-    ((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT), 30_000),
-)
 
 
 def _guard(gate: Gate) -> Callable[[Handler], Handler]:

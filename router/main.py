@@ -10,29 +10,37 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
+import uvloop
 from aiohttp import web
 
 from router import logs
-from router.app import KEEP_ALIVE_OPTIONS, Router, application, open_router
-from router.disk import InUseError
-from router.settings import Listen, Settings, SettingsError, read
+from router.app import Router, application, control_application, open_router
+from router.board import Board
+from router.disk import Disk, InUseError
+from router.keeper import Keeper
+from router.settings import Settings, SettingsError, read
+from router.sockets import BACKLOG, listening, stop_listening
 
 _log = structlog.get_logger("llmgw.router")
-BACKLOG = 1024
+CLOSE_S = 5.0
+"""A follower may take so much longer than the drain limit to end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 after an orderly end, 2 for bad settings, 1 where it could not begin to serve."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        settings = read(sys.argv[1:] if argv is None else argv, os.environ)
+        settings = read(argv, os.environ)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
     logs.configure()
+    run = _run_alone(settings) if settings.processes == 1 else _run_several(settings, argv)
     try:
-        asyncio.run(_run(settings))
+        uvloop.run(run)
     except InUseError as error:
         print(f"the router cannot start: {error}", file=sys.stderr)
         return 1
@@ -43,72 +51,80 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _run(settings: Settings) -> None:
-    with _listening(settings.listen) as listening:
+async def _run_alone(settings: Settings) -> None:
+    """Control API and clients in this process."""
+    with listening(settings.listen) as clients:
         router = open_router(settings)
-        runner = web.AppRunner(
-            application(router),
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=settings.drain_limit_s,
-        )
-        ending = asyncio.Event()
-        _on_signals(ending, router)
+        runner = _runner(application(router), settings)
+        ending = _on_signals(router.reload_keys)
         await runner.setup()
         try:
-            await web.SockSite(runner, listening, backlog=BACKLOG).start()
-            _say_hello(settings, listening, router)
+            await web.SockSite(runner, clients, backlog=BACKLOG).start()
+            _say_hello(settings, clients, router)
             await ending.wait()
             _log.info("router closing", drain_limit_s=settings.drain_limit_s)
             router.close()
+            await stop_listening(runner, clients)
         finally:
             await runner.cleanup()
 
 
-def _listening(listen: Listen) -> socket.socket:
-    """The listening socket; accepted ones inherit its keep-alive, so clients that are gone do not stay in flight."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    made = socket.socket(family, kind, protocol)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for option, value in KEEP_ALIVE_OPTIONS:
-            made.setsockopt(*option, value)
-        made.bind(address)
-    except OSError:
-        made.close()
-        raise
-    made.setblocking(False)
-    return made
+async def _run_several(settings: Settings, argv: Sequence[str]) -> None:
+    """The control API here, behind a port of this machine alone; clients in followers, behind the public one."""
+    with listening(settings.listen) as clients:
+        clients.listen(BACKLOG)
+        disk = Disk(settings.state_dir)
+        keeper = Keeper(clients, Board.create(settings.state_dir, settings.processes), argv, settings.processes)
+        router = open_router(settings, disk, keeper)
+
+        def reload() -> None:
+            router.reload_keys()
+            keeper.reload()
+
+        runner = _runner(control_application(router, partial(keeper.count, router)), settings)
+        ending = _on_signals(reload)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            await keeper.start(router, runner.addresses[0][1])
+            _say_hello(settings, clients, router)
+            await ending.wait()
+            _log.info("router closing", drain_limit_s=settings.drain_limit_s)
+            router.close()
+            clients.close()  # from now on the followers alone decide how long it is open
+        finally:
+            await keeper.close(settings.drain_limit_s + CLOSE_S)
+            await runner.cleanup()
 
 
-def _on_signals(ending: asyncio.Event, router: Router) -> None:
-    loop = asyncio.get_running_loop()
+def _runner(app: web.Application, settings: Settings) -> web.AppRunner:
+    return web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=settings.drain_limit_s)
+
+
+def _on_signals(reload: Callable[[], None]) -> asyncio.Event:
+    """What is set when the router is to end."""
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
 
     def end() -> None:
         if ending.is_set():
             os._exit(1)
         ending.set()
 
-    def reload() -> None:
+    def read_again() -> None:
         try:
-            router.reload_keys()
+            reload()
             _log.info("keys read again")
         except (OSError, ValueError) as error:
             _log.error("keys not read again: the old ones stay", problem=str(error))
 
-    actions: tuple[tuple[signal.Signals, Callable[[], None]], ...] = (
-        (signal.SIGTERM, end),
-        (signal.SIGINT, end),
-        (signal.SIGHUP, reload),
-    )
-    for number, action in actions:
+    for number, action in ((signal.SIGTERM, end), (signal.SIGINT, end), (signal.SIGHUP, read_again)):
         loop.add_signal_handler(number, action)
+    return ending
 
 
-def _say_hello(settings: Settings, listening: socket.socket, router: Router) -> None:
-    host, port = listening.getsockname()[:2]
+def _say_hello(settings: Settings, clients: socket.socket, router: Router) -> None:
+    host, port = clients.getsockname()[:2]
     if router.control_gate.open:
         _log.warning("the control API is open to everybody on this machine: set --token-file")
     _log.info(
@@ -116,6 +132,7 @@ def _say_hello(settings: Settings, listening: socket.socket, router: Router) -> 
         router=settings.router_id,
         host=host,
         port=port,
+        processes=settings.processes,
         state_dir=str(settings.state_dir),
         fleets=sorted(router.tables.held),
     )

@@ -1,49 +1,64 @@
-"""Prometheus metrics, read from the counts when they are scraped: a request pays for an integer, not for a label.
+"""Prometheus metrics, made from the counts when they are scraped: a request pays for an integer, not for a label.
 
-Labels come from tables only; a name that a client makes up never becomes one. Counts move on while they are read, in
-another thread: maps are listed before they are walked.
+Labels come from tables only; a name that a client makes up never becomes one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import accumulate
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from router.counts import Counts, EndpointCounts
 from router.tables import Tables
 from router.traffic import FIRST_BYTE_BUCKETS_S, Traffic
-from router.uses import Use
 
 _ENDPOINT = ["model", "fleet", "endpoint"]
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+Count = Callable[[], Awaitable[Counts]]
 
 
-class Metrics(Collector):
-    def __init__(self, traffic: Traffic, tables: Tables) -> None:
+class Metrics:
+    """`count`: how to get the counts, of every process of this router."""
+
+    def __init__(self, traffic: Traffic, tables: Tables, count: Count) -> None:
         self._traffic = traffic
         self._tables = tables
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        self._count = count
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
 
     async def text(self) -> bytes:
         """The exposition; made in a thread, since thousands of endpoints take longer than requests should wait."""
         self._traffic.forget()
-        return await asyncio.to_thread(generate_latest, self._registry)
+        counts = await self._count()
+        return await asyncio.to_thread(self._made, counts)
+
+    def _made(self, counts: Counts) -> bytes:
+        registry = CollectorRegistry()
+        registry.register(_Families(counts, self._traffic, self._tables))
+        return generate_latest(registry) + generate_latest(self._process)
+
+
+class _Families(Collector):
+    def __init__(self, counts: Counts, traffic: Traffic, tables: Tables) -> None:
+        self._counts = counts
+        self._traffic = traffic
+        self._tables = tables
 
     def describe(self) -> list[Metric]:
-        """No names to reserve: nothing else is in this registry under `llmgw_router_`."""
+        """No names to reserve: nothing else is in this registry."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         yield self._requests()
         for name, text, value in _PER_ENDPOINT_GAUGES:
-            yield self._gauge(name, text, value)
+            yield self._filled(GaugeMetricFamily(name, text, labels=_ENDPOINT), value)
         for name, text, value in _PER_ENDPOINT_COUNTERS:
-            yield self._counter(name, text, value)
+            yield self._filled(CounterMetricFamily(name, text, labels=_ENDPOINT), value)
         yield from self._per_model()
         yield self._misses()
         yield from self._table()
@@ -52,21 +67,16 @@ class Metrics(Collector):
         family = CounterMetricFamily(
             "llmgw_router_requests", "Requests answered by an endpoint", labels=[*_ENDPOINT, "code"]
         )
-        for use in self._traffic.everything_used():
-            for code, count in list(use.answers.items()):
-                family.add_metric([*_labels(use), str(code)], count)
+        for row in self._counts.endpoints:
+            for code, count in row.answers.items():
+                family.add_metric([*_labels(row), str(code)], count)
         return family
 
-    def _gauge(self, name: str, text: str, value: Callable[[Use], float]) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=_ENDPOINT)
-        for use in self._traffic.everything_used():
-            family.add_metric(_labels(use), value(use))
-        return family
-
-    def _counter(self, name: str, text: str, value: Callable[[Use], float]) -> Metric:
-        family = CounterMetricFamily(name, text, labels=_ENDPOINT)
-        for use in self._traffic.everything_used():
-            family.add_metric(_labels(use), value(use))
+    def _filled(
+        self, family: GaugeMetricFamily | CounterMetricFamily, value: Callable[[EndpointCounts], float]
+    ) -> Metric:
+        for row in self._counts.endpoints:
+            family.add_metric(_labels(row), value(row))
         return family
 
     def _per_model(self) -> Iterator[Metric]:
@@ -74,24 +84,28 @@ class Metrics(Collector):
         first = HistogramMetricFamily(
             "llmgw_router_first_byte_seconds", "From the request's arrival to the answer's first byte", labels=["model"]
         )
+        held = GaugeMetricFamily(
+            "llmgw_router_waiting", "Requests held for a model that sleeps or starts", labels=["model"]
+        )
         bounds = [*map(str, FIRST_BYTE_BUCKETS_S), "+Inf"]
-        for name, counts in list(self._traffic.models.items()):
-            for cause, count in list(counts.retries.items()):
+        for name, totals in self._counts.models.items():
+            for cause, count in totals.retries.items():
                 retries.add_metric([name, cause], count)
-            buckets = list(zip(bounds, map(float, accumulate(counts.first_bytes)), strict=True))
-            first.add_metric([name], buckets, counts.first_byte_sum_s)
-        yield retries
-        yield first
+            buckets = list(zip(bounds, map(float, accumulate(totals.first_bytes)), strict=True))
+            first.add_metric([name], buckets, totals.first_byte_sum_s)
+            if totals.waiting:
+                held.add_metric([name], totals.waiting)
+        yield from (retries, first, held)
 
     def _misses(self) -> Metric:
         """`model` is empty where the request named none that is known."""
         family = CounterMetricFamily(
             "llmgw_router_misses", "Requests that the router answered itself", labels=["model", "cause"]
         )
-        for cause, count in list(self._traffic.misses.items()):
+        for cause, count in self._counts.misses.items():
             family.add_metric(["", cause], count)
-        for name, counts in list(self._traffic.models.items()):
-            for cause, count in list(counts.misses.items()):
+        for name, totals in self._counts.models.items():
+            for cause, count in totals.misses.items():
                 family.add_metric([name, cause], count)
         return family
 
@@ -121,19 +135,20 @@ class Metrics(Collector):
         )
 
 
-_PER_ENDPOINT_GAUGES: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
-    ("llmgw_router_in_flight", "Requests from their pick to their end", lambda use: use.in_flight),
-    ("llmgw_router_endpoint_withdrawn", "1 while it is out of the tables and still busy", lambda use: use.withdrawn),
+_Value = Callable[[EndpointCounts], float]
+_PER_ENDPOINT_GAUGES: tuple[tuple[str, str, _Value], ...] = (
+    ("llmgw_router_in_flight", "Requests from their pick to their end", lambda row: row.in_flight),
+    ("llmgw_router_endpoint_withdrawn", "1 while it is out of the tables and still busy", lambda row: row.withdrawn),
 )
-_PER_ENDPOINT_COUNTERS: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
+_PER_ENDPOINT_COUNTERS: tuple[tuple[str, str, _Value], ...] = (
     (
         "llmgw_router_ejections",
         "Times it was passed over for a while after a failed connect",
-        lambda use: use.ejections,
+        lambda row: row.ejections,
     ),
-    ("llmgw_router_aborts", "Answers that broke off after their first byte", lambda use: use.aborts),
+    ("llmgw_router_aborts", "Answers that broke off after their first byte", lambda row: row.aborts),
 )
 
 
-def _labels(use: Use) -> list[str]:
-    return [use.model, use.fleet, use.id]
+def _labels(row: EndpointCounts) -> list[str]:
+    return [row.model, row.fleet, row.id]

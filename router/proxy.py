@@ -30,6 +30,7 @@ from yarl import URL
 from llmgw.ids import ModelName
 from router import answers
 from router.answers import Answer, Miss
+from router.asks import is_waking
 from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
@@ -113,14 +114,25 @@ class _Outbound:
         return url, body if len(body) < _WHOLE_BYTES else io.BytesIO(body)
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long a request waits for a model that sleeps or starts, and how many may wait for one model."""
+
+    limit_s: float
+    requests: int
+
+
 class Proxy:
     """Where `gate` is open, clients need no key and an Authorization header is passed on to the engine."""
 
-    def __init__(self, traffic: Traffic, session: ClientSession, gate: Gate, max_body_bytes: int, log: bool) -> None:
+    def __init__(
+        self, traffic: Traffic, session: ClientSession, gate: Gate, hold: Hold, max_body_bytes: int, log: bool
+    ) -> None:
         """`max_body_bytes` is enforced by the server; here it is only told. `log`: a line per request."""
         self._traffic = traffic
         self._session = session
         self._gate = gate
+        self._hold = hold
         self._max_body_bytes = max_body_bytes
         self._log = log
 
@@ -181,7 +193,11 @@ class Proxy:
             call.model, counts = route.models[0], self._traffic.counts(route)
             taken = tries.take(route, now)
             if taken is None:
-                return self._none_left(route, tries)
+                missing = await self._none_left(route, tries, call.started)
+                if missing is None:
+                    tries.began = self._traffic.clock()
+                    continue
+                return missing
             if tries.last is not None:
                 counts.retries[tries.last.cause] += 1
             outcome = await self._attempt(request, call, taken, outbound, counts)
@@ -190,11 +206,20 @@ class Proxy:
             if not tries.may_go_on(outcome, taken.use, self._traffic.clock()):
                 return _gave_up(name, outcome)
 
-    def _none_left(self, route: Route, tries: _Tries) -> Answer:
+    async def _none_left(self, route: Route, tries: _Tries, came_at: float) -> Answer | None:
+        """What to tell a client for whom there is no endpoint; None: its model has woken, it may pick again."""
         if tries.last is not None:
             return _gave_up(route.name, tries.last)
-        self._traffic.ask(route)
-        return answers.not_ready(route.name, route.state, route.retry_after_s)
+        asks = self._traffic.asks
+        asks.note(route)
+        miss = Miss.NOT_READY
+        if is_waking(route) and self._hold.limit_s > 0:
+            served = await asks.until_served(route, self._hold.requests, came_at + self._hold.limit_s)
+            if served:
+                return None
+            miss = Miss.CROWDED if served is None else Miss.WAITED
+            route = self._traffic.routing.routes.get(route.name, route)
+        return answers.not_ready(route.name, route.state, asks.expected_s(route), miss)
 
     async def _attempt(
         self, request: web.Request, call: Call, taken: Candidate, outbound: _Outbound, counts: ModelCounts

@@ -8,14 +8,14 @@ requests in flight per weight; ties take turns in proportion to their weights.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from llmgw.ids import ModelName
 from llmgw.table import Table
 from llmgw.wire import Endpoint, ModelState, TableModel
-from router.uses import Key, Use
+from router.uses import Key, MakeUse, Use
 
 SCAN_LIMIT = 64
 """Endpoints compared per pick. Larger ranks are scanned through a window that moves on by its size each pick."""
@@ -113,6 +113,8 @@ class KnownModel:
     aliases: tuple[str, ...]
     state: ModelState
     retry_after_s: int
+    idle_after_s: Mapping[str, float]
+    """By fleet: how long its endpoints are without a request before they count as idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ class Routing:
     models: Mapping[ModelName, KnownModel] = field(default_factory=dict)
     routes: Mapping[str, Route] = field(default_factory=dict)
     candidates: Mapping[Key, Candidate] = field(default_factory=dict)
+    watched: tuple[tuple[Use, float], ...] = ()
+    """Endpoints that somebody wants to know idle, each with the seconds after which it is."""
     listing: bytes = b""
     """The answer to `GET /v1/models`."""
 
@@ -131,45 +135,60 @@ NOTHING = Routing()
 
 
 def build(
-    tables: Mapping[str, Table], now: float, old: Routing = NOTHING, withdrawn: Mapping[Key, Use] | None = None
+    tables: Mapping[str, Table],
+    now: float,
+    old: Routing = NOTHING,
+    withdrawn: Mapping[Key, Use] | None = None,
+    make: MakeUse = Use,
 ) -> Routing:
-    """The snapshot of `tables` (by fleet, each checked) that follows `old`.
+    """The snapshot of `tables` (by fleet, each checked) that follows `old`; `make`: counts of new endpoints.
 
     Counts of endpoints that stay, or come back from `withdrawn`, are kept; new ones begin with new counts. Whatever no
     change concerns is taken over as it is, so one death among thousands of endpoints costs little.
     """
     candidates = {
-        (fleet, endpoint.id): _candidate(fleet, endpoint, now, old, withdrawn or {})
+        (fleet, endpoint.id): _candidate(fleet, endpoint, old, withdrawn or {})
+        or Candidate(endpoint, make(fleet, endpoint.id, ModelName(endpoint.models[0]), now), endpoint.weight or 1)
         for fleet, table in tables.items()
         for endpoint in table.endpoints.values()
     }
-    models = _unite(tables.values())
+    models = _unite(tables)
     routes = _routes(models, candidates, old)
-    return Routing(frozenset(tables), models, routes, candidates, _listing(models, routes.values()))
+    watched = tuple(_watched(models, candidates.values()))
+    return Routing(frozenset(tables), models, routes, candidates, watched, _listing(models, routes.values()))
 
 
-def _candidate(fleet: str, endpoint: Endpoint, now: float, old: Routing, withdrawn: Mapping[Key, Use]) -> Candidate:
+def _watched(models: Mapping[ModelName, KnownModel], candidates: Iterable[Candidate]) -> Iterator[tuple[Use, float]]:
+    limits = {(fleet, name): s for name, known in models.items() for fleet, s in known.idle_after_s.items()}
+    if not limits:
+        return
+    for candidate in candidates:
+        if (limit_s := limits.get((candidate.use.fleet, candidate.use.model))) is not None:
+            yield candidate.use, limit_s
+
+
+def _candidate(fleet: str, endpoint: Endpoint, old: Routing, withdrawn: Mapping[Key, Use]) -> Candidate | None:
+    """The endpoint with the counts it has; None when it is new."""
     key = (fleet, endpoint.id)
     before = old.candidates.get(key)
     if before is not None and before.endpoint is endpoint:
         return before
     use = before.use if before is not None else withdrawn.get(key)
-    if use is None:
-        use = Use(fleet, endpoint.id, ModelName(endpoint.models[0]), last_used=now)
-    return Candidate(endpoint, use, endpoint.weight or 1)
+    return None if use is None else Candidate(endpoint, use, endpoint.weight or 1)
 
 
-def _unite(tables: Iterable[Table]) -> dict[ModelName, KnownModel]:
-    by_name: dict[ModelName, list[TableModel]] = {}
-    for table in tables:
+def _unite(tables: Mapping[str, Table]) -> dict[ModelName, KnownModel]:
+    by_name: dict[ModelName, list[tuple[str, TableModel]]] = {}
+    for fleet, table in tables.items():
         for model in table.models.values():
-            by_name.setdefault(model.name, []).append(model)
+            by_name.setdefault(model.name, []).append((fleet, model))
     return {
         name: KnownModel(
             name=name,
-            aliases=tuple(sorted({alias for model in same for alias in model.aliases if alias != name})),
-            state=min((model.state for model in same), key=_STATES.index),
-            retry_after_s=min(model.retry_after_s for model in same),
+            aliases=tuple(sorted({alias for _, model in same for alias in model.aliases if alias != name})),
+            state=min((model.state for _, model in same), key=_STATES.index),
+            retry_after_s=min(model.retry_after_s for _, model in same),
+            idle_after_s={fleet: m.idle_after_s for fleet, m in same if m.idle_after_s is not None},
         )
         for name, same in sorted(by_name.items())
     }

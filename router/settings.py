@@ -53,6 +53,12 @@ class Settings:
     drain_limit_s: float
     max_body_bytes: int
     access_log: bool
+    hold_limit_s: float = 60.0
+    """How long a request for a model that sleeps or starts is held; 0: it is answered at once."""
+    hold_requests: int = 100
+    """Requests held for one model."""
+    processes: int = 1
+    """That serve clients behind one port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,15 @@ def _number(low: float, high: float) -> Callable[[str], float]:
     return parse
 
 
+def _count(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not low <= int(text[:12]) <= high:
+            raise ValueError(f"write a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
 def _switch(text: str) -> bool:
     match text.lower():
         case "on" | "true" | "yes" | "1":
@@ -133,7 +148,23 @@ _DRAIN = _Option(
 )
 _BODY = _Option("max-body-mib", "LLMGW_ROUTER_MAX_BODY_MIB", "64", _number(0.001, 4096), "largest request body")
 _LOG = _Option("access-log", "LLMGW_ROUTER_ACCESS_LOG", "on", _switch, "on or off: a JSON line per request, no prompts")
-_OPTIONS: tuple[_Option[object], ...] = (_LISTEN, _STATE, _TOKENS, _KEYS, _ID, _CONNECT, _DRAIN, _BODY, _LOG)
+_HOLD = _Option(
+    "hold-limit-s",
+    "LLMGW_ROUTER_HOLD_LIMIT_S",
+    "60",
+    _number(0, 86400),
+    "how long requests wait for a model that sleeps or starts, before 503 with Retry-After; 0 answers at once",
+)
+_HELD = _Option(
+    "hold-requests", "LLMGW_ROUTER_HOLD_REQUESTS", "100", _count(1, 1_000_000), "how many requests wait for one model"
+)
+_PROCESSES = _Option(
+    "processes", "LLMGW_ROUTER_PROCESSES", "1", _count(1, 64), "processes that serve clients, with one table and count"
+)
+_OPTIONS: tuple[_Option[object], ...] = (
+    *(_LISTEN, _STATE, _TOKENS, _KEYS, _ID),
+    *(_CONNECT, _DRAIN, _BODY, _LOG, _HOLD, _HELD, _PROCESSES),
+)
 
 
 def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -150,6 +181,9 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
         drain_limit_s=source.value(_DRAIN),
         max_body_bytes=int(source.value(_BODY) * MIB),
         access_log=source.value(_LOG),
+        hold_limit_s=source.value(_HOLD),
+        hold_requests=source.value(_HELD),
+        processes=source.value(_PROCESSES),
     )
     problems = [f"{argument}: unknown argument; see --help" for argument in unknown] + source.problems
     if not settings.listen.loopback and not source.text(_TOKENS):

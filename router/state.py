@@ -12,7 +12,7 @@ from aiohttp import web
 
 from llmgw.wire import BEAT_S, Asked, EndpointUse, RouterState
 from router.tables import Tables
-from router.traffic import ASK_KEPT_S, Traffic
+from router.traffic import Traffic
 
 GAP_S = 0.05
 """The first change after quiet goes out at once; those that follow are gathered this long."""
@@ -35,8 +35,9 @@ class StateStream:
         traffic, now = self._traffic, self._traffic.clock()
         uses = [candidate.use for candidate in traffic.routing.candidates.values()]
         uses += traffic.withdrawn.values()
-        sampled = [(use.id, use.in_flight, use.idle_s(now), use.withdrawn, use.fleet) for use in uses]
-        asked = {name: now - at for name, at in traffic.asked.items() if now - at < ASK_KEPT_S}
+        sampled = [(use.id, use.in_flight, use.idle_s(now), use.withdrawn, use.key) for use in uses]
+        idle = traffic.idle
+        asked = [(name, held, now - at) for name, (held, at) in traffic.asks.wanted().items()]
         tables, revision = self._tables.summary(), traffic.changes.revision
 
         def document() -> RouterState:
@@ -46,10 +47,20 @@ class StateStream:
                 revision=revision,
                 tables=tables,
                 use=tuple(
-                    EndpointUse(id=id_, in_flight=busy, idle_s=round(idle_s, 3), withdrawn=gone, fleet=fleet)
-                    for id_, busy, idle_s, gone, fleet in sampled
+                    EndpointUse(
+                        id=id_,
+                        in_flight=busy,
+                        idle_s=round(idle_s, 3),
+                        withdrawn=gone,
+                        fleet=key[0],
+                        idle=key in idle,
+                    )
+                    for id_, busy, idle_s, gone, key in sampled
                 ),
-                asked=tuple(Asked(model=name, waiting=0, asked_s=round(age_s, 3)) for name, age_s in asked.items()),
+                asked=tuple(
+                    Asked(model=name, waiting=held, asked_s=0.0 if held else round(age_s, 3))
+                    for name, held, age_s in asked
+                ),
                 version=self._version,
             )
 

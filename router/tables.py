@@ -8,10 +8,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from llmgw import table as tables
 from llmgw.fencing import Fence, compare, owner_of
+from llmgw.ids import ModelName, ReplicaId
 from llmgw.table import Table
 from llmgw.wire import ErrorCode, ErrorReply, HeldTable, RouterTable, TablePatch, TableReply, Token
 from router.check import name_conflicts, patch_problems, table_problems, told
@@ -54,11 +55,40 @@ class _Ready:
     routing: Routing
 
 
+class Others(Protocol):
+    """The other processes of this router, which serve what this one decides."""
+
+    def make(self, fleet: str, id_: ReplicaId, model: ModelName, now: float) -> Use:
+        """Counts of a new endpoint, shared with them."""
+        ...
+
+    def tidy(self, keys: set[Key]) -> None:
+        """Only these endpoints are still counted."""
+        ...
+
+    async def follow(self, offer: Offer) -> None:
+        """When it returns the offer is in force in every one of them."""
+        ...
+
+
+class Nobody:
+    """There is this process alone."""
+
+    make = staticmethod(Use)
+
+    def tidy(self, keys: set[Key]) -> None: ...
+
+    async def follow(self, offer: Offer) -> None: ...
+
+
 class Tables:
-    def __init__(self, disk: Disk, traffic: Traffic) -> None:
+    """`turn`: held while a table is taken, so that whoever holds it sees tables that stay."""
+
+    def __init__(self, disk: Disk, traffic: Traffic, others: Others | None = None) -> None:
         self._disk = disk
         self._traffic = traffic
-        self._turn = asyncio.Lock()
+        self._others: Others = Nobody() if others is None else others
+        self.turn = asyncio.Lock()
         self._held: Mapping[str, Held] = {}
         self.refusals: Counter[ErrorCode] = Counter()
         self.changed_at: dict[str, float] = {}
@@ -86,7 +116,8 @@ class Tables:
                 held[token.fleet] = Held(token, table)
         if held:
             now = self._traffic.clock()
-            self._enforce(held, build({fleet: h.table for fleet, h in held.items()}, now), held)
+            routing = build({fleet: h.table for fleet, h in held.items()}, now, make=self._others.make)
+            self._enforce(held, routing, held)
         return aside
 
     async def offer(self, offer: Offer) -> TableReply | Refused:
@@ -95,7 +126,8 @@ class Tables:
         return await asyncio.shield(asyncio.ensure_future(self._take(offer)))
 
     async def _take(self, offer: Offer) -> TableReply | Refused:
-        async with self._turn:
+        async with self.turn:
+            self._others.tidy({use.key for use in self._traffic.everything_used()})
             verdict = await asyncio.to_thread(
                 self._prepare, offer, dict(self._traffic.withdrawn), self._traffic.clock()
             )
@@ -106,6 +138,7 @@ class Tables:
                 case Repeat():
                     pass
                 case _Ready():
+                    await self._others.follow(offer)
                     fleet = offer.token.fleet
                     self._enforce({**self._held, fleet: verdict.held}, verdict.routing, [fleet])
                 case _:
@@ -129,7 +162,7 @@ class Tables:
         judged = judge(offer, self._held.get(fleet), in_force)
         if not isinstance(judged, Table):
             return judged
-        routing = build({**in_force, fleet: judged}, now, self._traffic.routing, withdrawn)
+        routing = build({**in_force, fleet: judged}, now, self._traffic.routing, withdrawn, self._others.make)
         self._disk.write(offer.token, judged)
         return _Ready(Held(offer.token, judged), routing)
 

@@ -4,19 +4,17 @@ Owned by one event loop. The one place where a snapshot is put in force and wher
 nothing is picked and not counted, or withdrawn and forgotten before its last request is over. Never does I/O.
 """
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from llmgw.ids import ModelName
+from router.asks import Asks
+from router.changes import Changes
 from router.routing import Route, Routing
 from router.uses import Key, Use
 
-ASK_QUIET_S = 10.0
-"""An ask after this long without one is news: it makes a revision. Those in between only move its age."""
-ASK_KEPT_S = 600.0
 GONE_KEPT_S = 600.0
 """Counts of what left the tables stay readable this long, so that a scraper sees their last values."""
 
@@ -38,29 +36,6 @@ class ModelCounts:
         self.first_byte_sum_s += seconds
 
 
-class Changes:
-    """A revision that rises with each change, and a way to wait for the next one."""
-
-    def __init__(self) -> None:
-        self.revision = 0
-        self._moved = asyncio.Event()
-
-    def note(self) -> None:
-        self.revision += 1
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def after(self, revision: int, limit_s: float) -> bool:
-        """Wait until the revision is another than `revision`; False when `limit_s` passed first."""
-        if self.revision != revision:
-            return True
-        try:
-            await asyncio.wait_for(self._moved.wait(), limit_s)
-        except TimeoutError:
-            return False
-        return True
-
-
 class Traffic:
     """`clock`: monotonic seconds, the event loop's own."""
 
@@ -70,8 +45,9 @@ class Traffic:
         self.routing = Routing()
         self.withdrawn: dict[Key, Use] = {}
         """Endpoints that left the tables with requests still in flight."""
-        self.asked: dict[ModelName, float] = {}
-        """Model -> when it was last asked for while it had no ready endpoint."""
+        self.asks = Asks(clock, self.changes)
+        self.idle: frozenset[Key] = frozenset()
+        """Watched endpoints that have been idle for long enough, as last told."""
         self.models: dict[ModelName, ModelCounts] = {}
         self.misses: Counter[str] = Counter()
         """Misses that no known model can be blamed for, by cause."""
@@ -90,30 +66,40 @@ class Traffic:
                 counts.gone_at = counts.gone_at or now
         for name in routing.models:
             self.models.setdefault(name, ModelCounts()).gone_at = None
-        self.asked = {
-            name: at for name, at in self.asked.items() if name in routing.models and not _served(routing, name)
-        }
+        self.asks.installed(routing)
+        self.idle = self._idle_now()
         self.forget()
         self.changes.note()
 
     def finish(self, use: Use) -> None:
         """A request that was picked is over, however it ended."""
-        use.in_flight -= 1
-        use.last_used = self.clock()
-        if use.withdrawn and use.in_flight == 0:
+        use.release(self.clock())
+        if use.withdrawn:
+            self._let_go(use)
+
+    def drained(self) -> None:
+        """Look at withdrawn endpoints whose last request may have ended in another process."""
+        for use in list(self.withdrawn.values()):
+            self._let_go(use)
+
+    def _let_go(self, use: Use) -> None:
+        if use.in_flight == 0:
             use.withdrawn = False
             del self.withdrawn[use.key]
-            self._gone[use.key] = use.last_used, use
+            self._gone[use.key] = self.clock(), use
             self.changes.note()
 
-    def ask(self, route: Route) -> None:
-        """A client asked for a name that has no ready endpoint."""
+    def tick(self) -> None:
+        """What changes by the mere passing of time, looked at each second or so."""
+        self.asks.forget()
+        idle = self._idle_now()
+        if idle != self.idle:
+            self.idle = idle
+            self.changes.note()
+
+    def _idle_now(self) -> frozenset[Key]:
         now = self.clock()
-        for name in route.models:
-            last = self.asked.get(name)
-            self.asked[name] = now
-            if last is None or now - last > ASK_QUIET_S:
-                self.changes.note()
+        return frozenset(use.key for use, limit_s in self.routing.watched if use.idle_s(now) >= limit_s)
 
     def counts(self, route: Route) -> ModelCounts:
         """Counts of the model a route leads to; of the first one where an alias leads to several."""
@@ -135,7 +121,6 @@ class Traffic:
             if now - at < GONE_KEPT_S and key not in self.routing.candidates
         }
         self.models = {n: c for n, c in self.models.items() if c.gone_at is None or now - c.gone_at < GONE_KEPT_S}
-        self.asked = {name: at for name, at in self.asked.items() if now - at < ASK_KEPT_S}
 
     def _withdraw(self, use: Use, now: float) -> None:
         if use.in_flight:
@@ -143,7 +128,3 @@ class Traffic:
             self.withdrawn[use.key] = use
         else:
             self._gone[use.key] = now, use
-
-
-def _served(routing: Routing, name: ModelName) -> bool:
-    return bool(routing.routes[name].ranks)

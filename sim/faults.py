@@ -46,6 +46,30 @@ def _keep_replies(fleet: SimFleet, h: Happening) -> None:
     fleet.lose_replies.discard(h.whom)
 
 
+def _double(fleet: SimFleet, h: Happening) -> None:
+    fleet.double.add(h.whom)
+
+
+def _once(fleet: SimFleet, h: Happening) -> None:
+    fleet.double.discard(h.whom)
+
+
+def _pause(fleet: SimFleet, _h: Happening) -> None:
+    fleet.pause()
+
+
+def _go_on(fleet: SimFleet, _h: Happening) -> None:
+    fleet.go_on()
+
+
+def _slow_stops(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].stop_s = 25.0
+
+
+def _quick_stops(fleet: SimFleet, h: Happening) -> None:
+    fleet.nodes[NodeId(h.whom)].stop_s = 1.0
+
+
 def _crash(fleet: SimFleet, h: Happening) -> None:
     node = fleet.nodes[NodeId(h.whom)]
     if node.engines:
@@ -116,18 +140,25 @@ def _end_spoilt(fleet: SimFleet, _h: Happening) -> None:
     """Somebody looks at the status and restarts what cannot be read."""
     for replica, assignment in sorted(fleet.world.assignments.items()):
         if assignment.unreadable:
-            fleet.order("restart", target=replica)
+            fleet.give(InputKind.ORDER, "restart", {"target": replica})
 
 
 def _catalog(fleet: SimFleet, h: Happening) -> None:
-    fleet.catalog(catalog(fleet, h.number))
+    fleet.give(InputKind.CATALOG, "replace-catalog", catalog(fleet, h.number))
+
+
+def _bad_version(fleet: SimFleet, h: Happening) -> None:
+    """A version that crashes while it loads, everywhere."""
+    for node in fleet.nodes.values():
+        node.crash_args = frozenset({"bad"})
+    fleet.give(InputKind.CATALOG, "replace-catalog", catalog(fleet, h.number, "bad"))
 
 
 def _order(name: str, **more: object) -> Callable[[SimFleet, Happening], None]:
     def given(fleet: SimFleet, h: Happening) -> None:
         key = {"drain": "node", "cordon": "node", "uncordon": "node", "restart": "target"}.get(name, "model")
         fields = {key: h.whom, **more, **({"replicas": h.number} if name == "scale" else {})}
-        fleet.send(InputKind.ORDER, name, fields)
+        fleet.give(InputKind.ORDER, name, fields)
 
     return given
 
@@ -137,6 +168,12 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "heal": _heal,
     "lose replies": _lose_replies,
     "keep replies": _keep_replies,
+    "double packets": _double,
+    "single packets": _once,
+    "pause plane": _pause,
+    "plane goes on": _go_on,
+    "slow stops": _slow_stops,
+    "quick stops": _quick_stops,
     "crash": _crash,
     "restart agent": _restart_agent,
     "reboot": _reboot,
@@ -152,30 +189,40 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "spoil record": _spoil_record,
     "end spoilt": _end_spoilt,
     "catalog": _catalog,
+    "bad version": _bad_version,
+    "good version": _catalog,
     "drain": _order("drain"),
     "cordon": _order("cordon"),
     "uncordon": _order("uncordon"),
     "scale": _order("scale"),
     "restart": _order("restart"),
+    "promote": _order("promote"),
+    "revert": _order("revert"),
 }
 
 PAIRS = {
     "cut": "heal",
     "lose replies": "keep replies",
+    "double packets": "single packets",
+    "pause plane": "plane goes on",
+    "slow stops": "quick stops",
     "refuse": "accept",
     "break starts": "mend starts",
     "request": "requests end",
     "spoil record": "end spoilt",
+    "bad version": "good version",
     "drain": "uncordon",
     "cordon": "uncordon",
 }
 """What mends what; it comes some time later, at the latest when the trouble ends."""
 
 
-def catalog(fleet: SimFleet, variant: int) -> dict[str, object]:
-    """One of several catalogs of the fleet; together their models need about half of its devices."""
-    big = {"name": "p", "engine": "stub", "args": [f"v{variant % 3}"], "accelerators": [{"count": 2, "kind": "h100"}]}
-    small = {"name": "p", "engine": "stub", "args": [f"v{variant // 3 % 2}"], "accelerators": [{"count": 1}]}
+def catalog(fleet: SimFleet, variant: int, version: str = "") -> dict[str, object]:
+    """One of several catalogs of the fleet; together their models need about half of its devices. `version`: an
+    argument of all that have devices, instead of the variant's."""
+    first, second = version or f"v{variant % 3}", version or f"v{variant // 3 % 2}"
+    big = {"name": "p", "engine": "stub", "args": [first], "accelerators": [{"count": 2, "kind": "h100"}]}
+    small = {"name": "p", "engine": "stub", "args": [second], "accelerators": [{"count": 1}]}
     cpu = {"name": "p", "engine": "stub", "args": ["cpu"]}
     part = {"name": "p", "engine": "stub", "accelerators": [{"count": 1, "claim": "24GiB"}]}
     models: list[dict[str, object]] = [
@@ -185,6 +232,8 @@ def catalog(fleet: SimFleet, variant: int) -> dict[str, object]:
         {"name": "part", "priority": -1, "replicas": 2, "profiles": [part]},
     ]
     models[variant % 2]["aliases"] = ["chat"]
+    if variant % 4 == 3:
+        models[1]["canary"] = {"hold_s": 30.0}
     if variant % 5 == 4:
         del models[1]
     return {
@@ -206,22 +255,27 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
     whom: Mapping[str, Sequence[str]] = {
         "cut": targets["any"],
         "lose replies": targets["any"],
+        "double packets": targets["any"],
+        "pause plane": [""],
         "restart router": routers,
         "wipe router": routers,
         "request": routers,
         "carry over": [""],
         "spoil record": [""],
         "catalog": [""],
+        "bad version": [""],
         "scale": ["big", "small"],
+        "promote": ["big", "small"],
+        "revert": ["big", "small"],
         "restart": ["big", "small", "cpu"],
     }
     starters = [what for what in WHAT if what not in PAIRS.values()]
     for _ in range(number):
         what = rng.choice(starters)
         target, at_s = rng.choice(whom.get(what, nodes)), round(rng.uniform(5.0, TROUBLE_S * 0.8), 1)
-        most = {"scale": 2, "catalog": 30}.get(what, 6)
+        most = {"scale": 2, "catalog": 30, "bad version": 30}.get(what, 6)
         found.append(Happening(at_s, what, target, rng.randint(1, most)))
         if what in PAIRS:
             until_s = min(at_s + rng.choice((1.0, 5.0, 20.0, 90.0)), TROUBLE_S)
-            found.append(Happening(until_s, PAIRS[what], target))
+            found.append(Happening(until_s, PAIRS[what], target, found[-1].number if what == "bad version" else 0))
     return sorted(found, key=lambda h: (h.at_s, h.what, h.whom))

@@ -14,11 +14,11 @@ from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation, SilenceSeen
-from llmgw.plan import Plan, Verdict
+from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.silence import silence_level
 from llmgw.table_log import Step
 from llmgw.wire import Token
-from llmgw.world import Input, InputKind, SilenceLevel, World
+from llmgw.world import HeldCatalog, Input, InputKind, SilenceLevel, World
 from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
@@ -54,6 +54,10 @@ class SimFleet:
     """Targets that hear and say nothing (a partition)."""
     lose_replies: set[str] = field(default_factory=set)
     """Targets that do what they are told and whose answers are lost."""
+    double: set[str] = field(default_factory=set)
+    """Targets that get every packet a second time, late."""
+    paused_s: float | None = None
+    """Since when the plane is frozen: packets go on, it sees and decides nothing."""
     log: tuple[Step, ...] = ()
     lanes: dict[str, Lane] = field(default_factory=dict)
     late: list[Lane] = field(default_factory=list)
@@ -79,13 +83,18 @@ class SimFleet:
 
     # --- people ---
 
-    def send(self, kind: InputKind, name: str, *args: object) -> Verdict:
-        """Give an input and run the pass that judges it."""
+    def give(self, kind: InputKind, name: str, *args: object) -> int:
+        """Record an input and let the plane judge it, now or when it goes on; its arrival number."""
         self.arrivals += 1
         given = Input(self.arrivals, kind, name, list(args), self.now_s)
         self.world = replace(self.world, inbox=(*self.world.inbox, given))
         self.settle()
-        return next(v for v in self.verdicts if v.arrival == given.arrival)
+        return given.arrival
+
+    def send(self, kind: InputKind, name: str, *args: object) -> Verdict:
+        """Give an input and run the pass that judges it."""
+        arrival = self.give(kind, name, *args)
+        return next(v for v in self.verdicts if v.arrival == arrival)
 
     def catalog(self, raw: Mapping[str, object]) -> Verdict:
         return self.send(InputKind.CATALOG, "replace-catalog", dict(raw))
@@ -97,6 +106,8 @@ class SimFleet:
 
     def settle(self) -> None:
         """Observe, plan and tell until nothing is left to do at this moment."""
+        if self.paused_s is not None:
+            return
         for _ in range(MAX_PASSES):
             news = self._observe()
             plan = decide(self.world, self.now_s)
@@ -123,6 +134,17 @@ class SimFleet:
             self._work()
             self.settle()
 
+    def pause(self) -> None:
+        self.paused_s = self.now_s if self.paused_s is None else self.paused_s
+
+    def go_on(self) -> None:
+        """The observer's clocks stood still with the plane: a silence is what was missed while it listened."""
+        if self.paused_s is None:
+            return
+        missed_s, self.paused_s = self.now_s - self.paused_s, None
+        self.heard_s = {target: at_s + missed_s for target, at_s in self.heard_s.items()}
+        self.settle()
+
     def _next_s(self) -> float:
         """The next moment at which anything can happen."""
         moments = [lane.next_s for lane in (*self.lanes.values(), *self.late)]
@@ -148,9 +170,22 @@ class SimFleet:
         if plan.table_change:
             step = Step(self.world.table_revision, before.table.digest, plan.table_change)
             self.log = table_log.append(self.log, step)
+        for verdict in plan.verdicts:
+            self._held(verdict, next((i for i in before.inbox if i.arrival == verdict.arrival), None))
         self.verdicts += plan.verdicts
         self.ended = self.ended or plan.ended
         self.story += [f"{event.at_s:.1f} {event.subject}: {event.text}" for event in plan.events]
+
+    def _held(self, verdict: Verdict, given: Input | None) -> None:
+        """What becomes of a catalog that removes too much, as the workflow keeps it."""
+        if given is None or verdict.kind is not InputKind.CATALOG:
+            return
+        if verdict.judgement is Judgement.HELD:
+            held = HeldCatalog(verdict.digest, given.raw, self.now_s, verdict.text)
+            same = self.world.held is not None and self.world.held.digest == held.digest
+            self.world = self.world if same else replace(self.world, held=held)
+        elif verdict.judgement is not Judgement.REFUSED:
+            self.world = replace(self.world, held=None)
 
     def carry_over(self, spoil: Callable[[Parts], Parts] = lambda parts: parts) -> None:
         """Continue as new: only what is carried lives on, and lanes are abandoned. `spoil`: what becomes of it."""

@@ -6,11 +6,11 @@ A packet that is later than the limit still arrives, after its lane has given it
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmgw import batches, record
-from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
+from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall, TaskResult
 from llmgw.ids import NodeId, RouterId
 from llmgw.wire import BatchReply, ErrorReply, Outcome, RouterTable, TablePatch, TableReply
 from llmgw.world import World
@@ -76,7 +76,9 @@ class Lane(ABC):
         if not packet.has_arrived and packet.arrives_s <= now_s:
             packet.has_arrived = True
             packet.arrive()
-        if packet.answered_s <= now_s:
+            if self.target in self.fleet.double:
+                self.late.append(replace(packet, arrives_s=now_s + 2.0))
+        if packet.answered_s <= now_s and self.fleet.paused_s is None:
             self.packet = None
             if not packet.has_arrived:
                 self.late.append(packet)
@@ -129,7 +131,7 @@ class NodeLane(Lane):
                 self.fleet.check()
 
         def answer() -> None:
-            got = _answer_of(reply[0]) if reply and in_time and not self.loses_reply else None
+            got = _answer_of(call, reply[0]) if reply and in_time and not self.loses_reply else None
             self._record(call, got or DispatchAnswer(outcome=CallOutcome.FAILED, text=LOST))
 
         return _Packet(arrives_s, arrive, answered_s, answer)
@@ -181,11 +183,13 @@ class RouterLane(Lane):
         )
 
 
-def _answer_of(reply: BatchReply | ErrorReply) -> DispatchAnswer:
+def _answer_of(call: DispatchCall, reply: BatchReply | ErrorReply) -> DispatchAnswer:
     if isinstance(reply, ErrorReply):
         return DispatchAnswer(outcome=_outcome(reply), held=reply.held, owner=reply.owner, text=reply.message)
     refused = tuple(r for r in reply.results if r.outcome is Outcome.REFUSED)
-    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, held=reply.token)
+    of_tasks = reply.results[len(call.stops) + len(call.starts) :]
+    tasks = tuple(TaskResult(task=id_, result=result) for id_, result in zip(call.tasks, of_tasks, strict=True))
+    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, tasks=tasks, held=reply.token)
 
 
 def _outcome(reply: ErrorReply) -> CallOutcome:

@@ -52,6 +52,8 @@ class Engine:
 class SimNode:
     id: NodeId
     devices: tuple[Device, ...]
+    complete: bool = True
+    """Its inventory is complete; false: devices are still coming up."""
     start_s: float = 3.0
     stop_s: float = 1.0
     boot: str = "boot-1"
@@ -70,6 +72,10 @@ class SimNode:
     """Every start that was ever accepted, in order."""
     crash_starts: bool = False
     """Every engine exits while it loads."""
+    crash_args: frozenset[str] = frozenset()
+    """So does every engine that is started with one of these arguments."""
+    unkillable: bool = False
+    """Nothing ends by a stop, not even by force."""
     refuses: RefusalCode | None = None
     """Every start is refused with this code."""
 
@@ -92,7 +98,7 @@ class SimNode:
                 del self.engines[replica]
                 self.revision += 1
             elif engine.state is EngineState.STARTING and now_s >= engine.ready_at_s:
-                if self.crash_starts:
+                if self.crash_starts or self.crash_args & set(engine.start.launch.argv):
                     self.crash(replica)
                 else:
                     engine.state, engine.was_ready = EngineState.READY, True
@@ -164,9 +170,10 @@ class SimNode:
     def _stop(self, stop: Stop, now_s: float) -> CommandResult:
         """The process ends after a while. Its row goes with the proof, not before."""
         engine = self.engines.get(stop.replica)
-        if engine is None or engine.state is EngineState.STOPPING:
+        if engine is None or (engine.state is EngineState.STOPPING and not stop.force):
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)
         took_s = 0.1 if engine.state is EngineState.FAILED or stop.force else self.stop_s
+        took_s = 1e9 if self.unkillable else took_s
         engine.state, engine.gone_at_s = EngineState.STOPPING, now_s + took_s
         return CommandResult(subject=stop.replica, outcome=Outcome.ACCEPTED)
 
@@ -201,7 +208,7 @@ class SimNode:
             revision=self.revision,
             token=self.token,
             owner=self.owner,
-            inventory=Inventory(devices=self.devices, host_memory_mib=1 << 20),
+            inventory=Inventory(devices=self.devices, complete=self.complete, host_memory_mib=1 << 20),
             replicas=tuple(self._row(r, e) for r, e in sorted(self.engines.items())),
         )
 

@@ -56,6 +56,7 @@ def tell(seed: int, happenings: Sequence[Happening]) -> SimFleet:
             _at_rest(made)
         made.run(max(0.0, start_s + faults.TROUBLE_S - made.now_s))
         made.story.append(f"{made.now_s:.1f} *** calm")
+        made.go_on()
         made.run(CALM_S)
         _at_rest(made)
         promises.all_is_well(made)
@@ -65,6 +66,8 @@ def tell(seed: int, happenings: Sequence[Happening]) -> SimFleet:
 
 
 def _at_rest(made: SimFleet) -> None:
+    if made.paused_s is not None:
+        return
     for promise in promises.AT_REST:
         promise(made)
 

@@ -25,6 +25,7 @@ from temporalio.testing import WorkflowEnvironment
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 COMPOSE_FILES = [ROOT / "docker-compose.yml", ROOT / "deploy/compose.gpu.yml"]
+UNITS = sorted((ROOT / "deploy").glob("*.service"))
 SCRIPTS = sorted((ROOT / "deploy/temporal").glob("*.sh"))
 PRODUCT = ["activities", "workflows", "workers", "agent", "router", "cli"]
 NOT_YET = "the command line is not in this checkout yet"
@@ -191,9 +192,11 @@ def started_by_the_files() -> list[list[str]]:
     text = COMPOSE_FILES[0].read_text()
     services = Compose.model_validate(yaml.safe_load(text)).ours().values()
     told = re.findall(r"^#   docker compose run --rm worker (.+?)(?:  #.*)?$", text, re.MULTILINE)
-    unit = re.findall(r"^ExecStart=\S+/llmgw (.+)$", (ROOT / "deploy/llmgw-agent.service").read_text(), re.MULTILINE)
+    unit = [
+        line for path in UNITS for line in re.findall(r"^ExecStart=\S+/llmgw (.+)$", path.read_text(), re.MULTILINE)
+    ]
     assert told
-    assert unit
+    assert len(unit) == len(UNITS)
     return [service.command for service in services] + [shlex.split(line) for line in [*told, *unit]]
 
 
@@ -217,7 +220,7 @@ def test_the_product_reads_every_setting_that_the_files_give_it(compose: Compose
     pytest.importorskip("cli.main", reason=NOT_YET)
     source = "\n".join(path.read_text() for folder in PRODUCT for path in (ROOT / folder).rglob("*.py"))
     given = {name for service in compose.ours().values() for name in service.environment if name.startswith("LLMGW_")}
-    given |= set(re.findall(r"LLMGW_\w+", (ROOT / "deploy/llmgw-agent.service").read_text()))
+    given |= {name for path in UNITS for name in re.findall(r"LLMGW_\w+", path.read_text())}
     assert {name for name in given if name not in source} == set()
 
 

@@ -1,4 +1,5 @@
-"""docs/processes.md names every option, endpoint and metric of the three processes: docs and code move together."""
+"""docs/processes.md and docs/metrics.md name every option, endpoint and metric of the processes: docs and code move
+together."""
 
 import re
 from pathlib import Path
@@ -10,6 +11,8 @@ from workers import flags
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "processes.md").read_text()
+METRICS = (ROOT / "docs" / "metrics.md").read_text()
+SOURCES = ("workers/metrics.py", "workers/meters.py", "agent/metrics.py", "router/metrics.py")
 
 
 def metrics_in(source: str) -> set[str]:
@@ -18,18 +21,19 @@ def metrics_in(source: str) -> set[str]:
     return {name for name in re.findall(r'"(llmgw_[a-z_]+)"', text) if not name.endswith("_")}
 
 
-@pytest.mark.parametrize("source", ["workers/metrics.py", "agent/metrics.py", "router/metrics.py"])
+@pytest.mark.parametrize("source", SOURCES)
 def test_every_metric_is_in_the_docs(source: str) -> None:
     found = metrics_in(source)
+    page = METRICS if source.startswith("workers") else PAGE
     assert found
-    missing = {name for name in found if f"`{name}`" not in PAGE and f"`{name}_total`" not in PAGE}
+    missing = {name for name in found if f"`{name}`" not in page and f"`{name}_total`" not in page}
     assert missing == set()
 
 
 def test_every_metric_in_the_docs_exists() -> None:
-    told = set(re.findall(r"`(llmgw_[a-z_]+)`", PAGE))
-    known = {n for s in ("workers/metrics.py", "agent/metrics.py", "router/metrics.py") for n in metrics_in(s)}
-    known |= {f"{name}_total" for name in known} | {f"llmgw_fleet_{n}" for n in ("models", "replicas", "nodes")}
+    told = set(re.findall(r"`(llmgw_[a-z_]+)`", PAGE + METRICS))
+    known = {n for source in SOURCES for n in metrics_in(source)}
+    known |= {f"{name}_total" for name in known}
     assert told - known == set()
 
 
@@ -38,13 +42,13 @@ def test_every_option_is_in_the_docs_with_its_variable() -> None:
     worker = {(option.flag, option.variable) for option in flags.OPTIONS}
     router = (ROOT / "router" / "settings.py").read_text()
     variables = {(f"--{flag}", variable) for flag, variable in re.findall(r'"([a-z-]+)",\s*"(LLMGW_[A-Z_]+)"', router)}
-    assert len(variables) == 9
+    assert len(variables) == 12
     for flag, variable in agent | worker | variables:
         assert f"| `{flag}` | `{variable}` |" in PAGE, flag
     assert {flag for flag in flags.CONNECTION if f"| `{flag}` | " not in PAGE} == set()
 
 
-@pytest.mark.parametrize("source", ["agent/app.py", "router/app.py"])
+@pytest.mark.parametrize("source", ["agent/app.py", "router/app.py", "workers/serving.py"])
 def test_every_endpoint_is_in_the_docs(source: str) -> None:
     paths = set(re.findall(r'"(/(?:v1|healthz|readyz|metrics)[^" ]*)"', (ROOT / source).read_text()))
     assert paths

@@ -24,8 +24,9 @@ from activities.plan import Planner
 from activities.pools import Pools
 from activities.publish import Publish
 from activities.settings import Outward, read_bearer
-from workers.metrics import served
-from workers.settings import WorkerSettings, installation_id
+from workers.meters import Metering, Meters
+from workers.serving import served
+from workers.settings import WorkerSettings, installation_id, page_tokens
 from workflows import names
 from workflows.client import Fleet, connect
 from workflows.ensure import FleetEndedError, ensure
@@ -43,8 +44,10 @@ def runner() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OWN_PACKAGES))
 
 
-def make_worker(client: Client, settings: WorkerSettings, callers: Callers, pools: Pools) -> Worker:
-    """A worker with everything a fleet needs."""
+def make_worker(
+    client: Client, settings: WorkerSettings, callers: Callers, pools: Pools, meters: Meters | None = None
+) -> Worker:
+    """A worker with everything a fleet needs. What it does is counted in `meters`."""
     versioning = None
     if settings.deployment is not None and settings.build_id is not None:
         versioning = WorkerDeploymentConfig(
@@ -63,7 +66,7 @@ def make_worker(client: Client, settings: WorkerSettings, callers: Callers, pool
             Publish(client, callers).publish,
         ],
         workflow_runner=runner(),
-        interceptors=[GuardInterceptor()],
+        interceptors=[GuardInterceptor(), Metering(meters or Meters(settings.fleet))],
         identity=settings.identity,
         max_cached_workflows=20,
         max_concurrent_workflow_tasks=10,
@@ -110,12 +113,15 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
     client = await connect(settings.connection)
     installation = installation_id(settings, uuid.uuid4().hex[:12])
     outward = Outward(bearer=read_bearer(settings.token_file))
-    callers, pools = Callers(outward), Pools(outward)
+    callers, pools, meters = Callers(outward), Pools(outward), Meters(settings.fleet)
     stop = stop or asyncio.Event()
     try:
-        async with make_worker(client, settings, callers, pools), contextlib.AsyncExitStack() as stack:
+        async with make_worker(client, settings, callers, pools, meters), contextlib.AsyncExitStack() as stack:
             if settings.metrics_listen is not None:
-                await stack.enter_async_context(served(Fleet(client, settings.fleet), settings.metrics_listen))
+                tokens = page_tokens(settings)
+                fleet = Fleet(client, settings.fleet)
+                url = await stack.enter_async_context(served(fleet, meters, settings.metrics_listen, tokens))
+                log.info("the page is at %s, metrics at %smetrics", url, url)
             waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
             if settings.ensure:
                 waits.append(asyncio.create_task(keep_running(client, settings, installation)))

@@ -50,7 +50,8 @@ OPTIONS = (
     ),
     Option("state_dir", "LLMGW_STATE_DIR", "DIR", "where an installation id is made and kept when none is given"),
     Option("token_file", "LLMGW_TOKEN_FILE", "FILE", "bearer token for agents and routers, on its first line"),
-    Option("metrics_listen", "LLMGW_METRICS_LISTEN", "HOST:PORT", "where Prometheus finds the metrics, or off"),
+    Option("metrics_listen", "LLMGW_METRICS_LISTEN", "HOST:PORT", "where the page and the metrics are, or off"),
+    Option("page_token_file", "LLMGW_PAGE_TOKEN_FILE", "FILE", "tokens to look at the page, one on a line"),
     Option("identity", "LLMGW_IDENTITY", "NAME", "this worker's name in Temporal; default PID@HOST"),
     Option("deployment", "LLMGW_DEPLOYMENT", "NAME", "worker deployment, with --build-id: Temporal routes by version"),
     Option("build_id", "LLMGW_BUILD_ID", "ID", "build id of this worker, with --deployment"),
@@ -124,13 +125,15 @@ def _checked(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if (listen := values.get("metrics_listen")) is not None and not _is_listen(listen):
         found.append(("metrics_listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:9464, nor off"))
-    if (file := values.get("token_file")) is not None:
+    for field in ("token_file", "page_token_file"):
+        if (file := values.get(field)) is None:
+            continue
         try:
             read_bearer(Path(file))
         except OSError as error:
-            found.append(("token_file", f"cannot read {file}: {error.strerror}"))
+            found.append((field, f"cannot read {file}: {error.strerror}"))
         except ValueError as error:
-            found.append(("token_file", str(error)))
+            found.append((field, str(error)))
     return found
 
 

@@ -23,7 +23,9 @@ class WorkerSettings(BaseModel):
     token_file: Path | None = None
     """Bearer token for agents and routers, on its first line."""
     metrics_listen: str | None = "127.0.0.1:9464"
-    """HOST:PORT of the Prometheus metrics; None = no metrics."""
+    """HOST:PORT of the page and the Prometheus metrics; None = neither."""
+    page_token_file: Path | None = None
+    """Bearer tokens of those who may look at the page, one on a line; None = that of `token_file`."""
     identity: str | None = None
     deployment: str | None = None
     """Worker deployment name, with `build_id`: makes Temporal route by version."""
@@ -51,6 +53,17 @@ def lacking(values: Mapping[str, object]) -> list[str]:
     if (values.get("deployment") is None) != (values.get("build_id") is None):
         problems.append("worker versioning takes both --deployment and --build-id")
     return problems
+
+
+def page_tokens(settings: WorkerSettings) -> tuple[str, ...]:
+    """Tokens that let one look; none = everybody who reaches the address may. ValueError when the file holds none."""
+    path = settings.page_token_file or settings.token_file
+    if path is None:
+        return ()
+    lines = (line.strip() for line in path.read_text().splitlines())
+    if tokens := tuple(line for line in lines if line and not line.startswith("#")):
+        return tokens
+    raise ValueError(f"{path}: no token in it; put one bearer token on the first line")
 
 
 def installation_id(settings: WorkerSettings, make: str) -> str:

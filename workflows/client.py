@@ -4,7 +4,7 @@ Also used by the workers. Never imports the workflow itself.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,10 +18,13 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateRPCTimeoutOr
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import Runtime
-from temporalio.service import TLSConfig
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from llmgw.plan import Verdict
-from workflows import names
+from workflows import names, past
+from workflows.past import Past, Run
+
+__all__ = ["Connection", "Fleet", "Past", "Run", "UnreachableError", "connect"]
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_LIMIT = timedelta(seconds=10)
@@ -141,9 +144,15 @@ class Fleet:
             page = answer.get("next_page")
         return pages
 
-    async def apply(self, catalog: object) -> Verdict:
-        """Replace the catalog and wait for the verdict on it."""
-        return await self._update(names.APPLY_CATALOG, catalog)
+    def past(self, most: int) -> AsyncIterator[Run]:
+        """What the workflow did, run by run, the newest first."""
+        return past.runs(self.client, self.handle.id, most)
+
+    async def apply(self, catalog: object, plan: str = "") -> Verdict:
+        """Replace the catalog and wait for the verdict on it. With the hash of a `plan` it is refused when the world
+        has moved since."""
+        conditions = [{"plan": plan}] if plan else []
+        return await self._update(names.APPLY_CATALOG, catalog, *conditions)
 
     async def order(self, name: str, arguments: BaseModel | Mapping[str, object]) -> Verdict:
         """Give one order of `llmgw.orders` and wait for the verdict on it."""
@@ -168,12 +177,28 @@ class Fleet:
         polls = ((p.identity, p.last_access_time.ToDatetime(tzinfo=UTC)) for p in answer.pollers)
         return {identity: max(0.0, (now - at).total_seconds()) for identity, at in polls}
 
-    async def _update(self, name: str, value: object) -> Verdict:
+    async def missing_search_attributes(self) -> tuple[str, ...] | None:
+        """Search attributes that the fleet writes and its namespace has not; None where the service does not tell."""
+        from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest  # a rarely needed, large module
+
+        try:
+            answer = await self.client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self.client.namespace), timeout=ANSWER_LIMIT
+            )
+        except RPCError as error:
+            if error.status in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED):
+                return None
+            raise
+        known = {**answer.custom_attributes, **answer.system_attributes}
+        needed = (names.PHASE_ATTRIBUTE, names.GENERATION_ATTRIBUTE, names.REJECTED_ATTRIBUTE)
+        return tuple(name for name in needed if name not in known)
+
+    async def _update(self, name: str, *args: object) -> Verdict:
         """TimeoutError without an answer: the SDK would ask again for ever, past the limit of each call."""
         try:
             async with asyncio.timeout(ANSWER_LIMIT.total_seconds()):
                 verdict: Verdict = await self.handle.execute_update(
-                    name, value, result_type=Verdict, rpc_timeout=ANSWER_LIMIT
+                    name, args=args, result_type=Verdict, rpc_timeout=ANSWER_LIMIT
                 )
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # what the SDK makes of the limit above
             raise TimeoutError from error

@@ -69,7 +69,7 @@ async def _start(client: Client, fleet: str, state: State) -> WorkflowHandle[Any
     parts = state.parts
     handle = await client.start_workflow(
         names.WORKFLOW,
-        args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest],
+        args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest, parts.kept],
         id=names.workflow_id(fleet),
         task_queue=names.task_queue(fleet),
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -117,7 +117,7 @@ async def _first_input(handle: WorkflowHandle[Any, Any]) -> State | None:
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             payloads = event.workflow_execution_started_event_attributes.input.payloads
-            kinds: list[type] = [Seed, bytes, bytes, bytes, bytes]
+            kinds: list[type] = [Seed, bytes, bytes, bytes, bytes, bytes]
             values = await converter.decode(payloads, kinds[: len(payloads)])
             state = State(values[0], Parts(*values[1:]))
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:

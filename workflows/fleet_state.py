@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llmgw import accepted, batches, carry, members, record, table_log
+from llmgw import accepted, batches, carry, kept_catalogs, members, record, table_log
 from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall, cut
 from llmgw.carry import Parts, Seed
 from llmgw.catalog import Catalog
@@ -31,11 +31,15 @@ class FleetState:
         if seed.settle and opened.world.settling_since_s is None:
             self.world = replace(self.world, settling_since_s=now_s)
         self.catalog_raw = opened.catalog_raw
+        self.kept = kept_catalogs.unpack(parts.kept)
+        if self.catalog_raw is not None and not self.kept.catalogs and not self.kept.dropped:
+            self._keep(None)  # the state was carried by a version that kept none
         self.arrivals = seed.arrivals
         self.log: tuple[Step, ...] = ()
         self.verdicts: dict[int, Verdict] = {}
         kept = Recent.model_validate(opened.extra.get("recent") or {})
-        self.recent = kept.model_copy(update={"unreadable": {**kept.unreadable, **opened.unreadable}})
+        unreadable = {**kept.unreadable, **opened.unreadable}
+        self.recent = kept.model_copy(update={"unreadable": unreadable, "shed": opened.shed})
         self.pool = ""
         self.cursor = 0
         self.targets = 1
@@ -43,12 +47,14 @@ class FleetState:
 
     # --- inputs ---
 
-    def take(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> int:
-        """Record what came, unjudged; returns its arrival number."""
+    def arrived(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> Input:
+        """What came, with its arrival number."""
         self.arrivals += 1
-        recorded = Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
-        self.world = replace(self.world, inbox=(*self.world.inbox, recorded))
-        return self.arrivals
+        return Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
+
+    def take(self, arrived: Input) -> None:
+        """Record what came, unjudged."""
+        self.world = replace(self.world, inbox=(*self.world.inbox, arrived))
 
     def refuse(self, name: str, text: str, now_s: float) -> None:
         """Something came that cannot even be recorded as an input (an unknown signal, an undecodable one)."""
@@ -61,6 +67,8 @@ class FleetState:
         inputs = {i.arrival: i for i in self.world.inbox}
         before = self.world
         self.world = merge(before, plan, now_s, self._accepted(plan, inputs))
+        if self.world.generation != before.generation:
+            self._keep(now_s)
         if plan.table_change:
             step = Step(self.world.table_revision, before.table.digest, plan.table_change)
             self.log = table_log.append(self.log, step)
@@ -70,6 +78,11 @@ class FleetState:
         self.ended = self.ended or plan.ended
         if plan.targets_changed:
             self.targets += 1
+
+    def _keep(self, at_s: float | None) -> None:
+        """The catalog in force is one of those that can be gone back to."""
+        world = self.world
+        self.kept = kept_catalogs.keep(self.kept, self.catalog_raw, world.generation, world.digest, at_s)
 
     def _accepted(self, plan: Plan, inputs: Mapping[int, Input]) -> Catalog | None:
         """The catalog that the plan put in force, from the raw value that was recorded."""
@@ -151,6 +164,11 @@ class FleetState:
     def published(self, call: PublishCall, answer: PublishAnswer, now_s: float) -> None:
         self.world = record.published(self.world, call, answer, now_s)
 
+    def moment(self) -> str:
+        """The same as long as nothing of the world has changed but by the passing of time."""
+        world = self.world
+        return f"{self.pool}:{self.cursor}:{self.arrivals}:{world.seq}:{world.table_revision}:{world.next_replica}"
+
     # --- carrying over ---
 
     def carried(self) -> tuple[Seed, Parts]:
@@ -174,4 +192,5 @@ class FleetState:
             }
         )
         extra: Mapping[str, Any] = {"recent": self.recent.model_dump(mode="json")}
-        return seed, carry.pack(world, self.catalog_raw, extra)
+        parts = carry.pack(world, self.catalog_raw, extra)
+        return seed, replace(parts, kept=kept_catalogs.pack(self.kept))

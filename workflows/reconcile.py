@@ -5,7 +5,7 @@ activity; lanes tell routers and nodes. This file holds order and retries and no
 frozen by every history in flight, so it branches on plans and activity results only. Never raises out of a handler,
 never acts in a `finally`.
 
-One coroutine gives every command. What happens while a plan is made is queued as news and taken up after it: a local
+One coroutine gives every command. What happens is queued as news (`workflows.news`) and taken up between plans: a local
 activity's result may come together with other events when it happens, and comes before them at replay, so nothing may
 depend on their order. For the same reason no timer and no activity is ever cancelled.
 """
@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names, visibility
     from workflows.fleet_state import FleetState
     from workflows.lanes import MAX_BUSY, Lanes
+    from workflows.news import News, is_ordered
     from workflows.order_handlers import OrderHandlers
     from workflows.queries import Queries
 
@@ -41,6 +42,7 @@ OBSERVE_RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_int
 PLAN_EVENTS, ORDER_EVENTS, CATALOG_EVENTS = 4, 4, 40
 """What each adds to a history; a catalog counts for its size (256 KB at most) as well."""
 RETRY_PLAN_S = 10.0
+BARRIER_S = 0.001
 
 T = TypeVar("T")
 
@@ -49,12 +51,19 @@ T = TypeVar("T")
 class ReconcileWorkflow(OrderHandlers, Queries):
     @workflow.init
     def __init__(
-        self, seed: Seed, catalog: bytes = b"", assignments: bytes = b"", routes: bytes = b"", rest: bytes = b""
+        self,
+        seed: Seed,
+        catalog: bytes = b"",
+        assignments: bytes = b"",
+        routes: bytes = b"",
+        rest: bytes = b"",
+        kept: bytes = b"",
     ) -> None:
-        self.state = FleetState(seed, Parts(catalog, assignments, routes, rest), _now_s())
+        # Carried over by a version with another number of arguments, none of them is decoded by its type.
+        self.state = FleetState(Seed.model_validate(seed), Parts(catalog, assignments, routes, rest, kept), _now_s())
         self._nodes: Lanes[NodeId] = Lanes()
         self._routers: Lanes[RouterId] = Lanes()
-        self._news: list[Callable[[], None]] = []
+        self._news = News()
         self._wanted = True
         self._cancelled = False
         self._observing = False
@@ -68,14 +77,20 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     @workflow.run
     async def run(
-        self, seed: Seed, catalog: bytes = b"", assignments: bytes = b"", routes: bytes = b"", rest: bytes = b""
+        self,
+        seed: Seed,
+        catalog: bytes = b"",
+        assignments: bytes = b"",
+        routes: bytes = b"",
+        rest: bytes = b"",
+        kept: bytes = b"",
     ) -> None:
         """Reconcile until the fleet ends. Cancelling ends it: withdraw, drain, stop, then closed."""
-        del seed, catalog, assignments, routes, rest
+        del seed, catalog, assignments, routes, rest, kept
         while not self.state.ended:
             try:
                 await self._step()
-                if self._is_long():
+                if not is_ordered() and self._is_long():
                     await self._continue()
             except asyncio.CancelledError:
                 self._cancelled = True
@@ -88,7 +103,8 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     async def _step(self) -> None:
         """Take up the news, give the commands that are due, decide; then wait for more."""
-        self._take_up_news()
+        if self._take_up_news() and is_ordered() and self._is_long():
+            await self._continue()
         self._watch()
         self._run_lanes()
         if self._wanted:
@@ -102,11 +118,16 @@ class ReconcileWorkflow(OrderHandlers, Queries):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _take_up_news(self) -> None:
-        news, self._news = self._news, []
+    def _note(self, happened: Callable[[], None], *, is_input: bool = False) -> None:
+        self._news.add(workflow.info().get_current_history_length(), happened, is_input=is_input)
+
+    def _take_up_news(self) -> bool:
+        """Whether there were any."""
+        news = self._news.next() if is_ordered() else self._news.everything()
         for happened in news:
             happened()
             self._wanted = True
+        return bool(news)
 
     async def _decide(self) -> None:
         """One plan, merged and set going."""
@@ -163,7 +184,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     async def _ring(self, at_s: float) -> None:
         await workflow.sleep(max(0.001, at_s - _now_s()), summary="the next moment at which anything may change")
-        self._news.append(lambda: self._alarms.remove(at_s))
+        self._note(lambda: self._alarms.remove(at_s))
 
     # --- observing ---
 
@@ -190,7 +211,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             observation = await handle
         except ActivityError:
             observation = None  # it is started anew
-        self._news.append(lambda: self._observed(observation))
+        self._note(lambda: self._observed(observation))
 
     def _observed(self, observation: Observation | None) -> None:
         self._observing = False
@@ -249,7 +270,7 @@ class ReconcileWorkflow(OrderHandlers, Queries):
             answer = await handle
         except ActivityError:
             answer = None
-        self._news.append(lambda: answered(answer))
+        self._note(lambda: answered(answer))
 
     # --- carrying over ---
 
@@ -259,14 +280,23 @@ class ReconcileWorkflow(OrderHandlers, Queries):
     async def _continue(self) -> None:
         """Give running calls 3 s, answer everybody who waits, and go on in a new run."""
         await self._calls_end()
-        while self.state.world.inbox or not workflow.all_handlers_finished():
-            self._take_up_news()
+        while await self._somebody_waits():
             await self._judge_only()
         handover.drop(workflow.info().run_id)
         seed, parts = self.state.carried()
         workflow.continue_as_new(
-            args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest], memo=dict(workflow.memo())
+            args=[seed, parts.catalog, parts.assignments, parts.routes, parts.rest, parts.kept],
+            memo=dict(workflow.memo()),
         )
+
+    async def _somebody_waits(self) -> bool:
+        """Whether anything is left to judge. A plan's result may come together with another input; the moment after
+        which none is waited for has to be one that comes in the order of the history: a timer's."""
+        if is_ordered():
+            await workflow.sleep(BARRIER_S, summary="inputs that came meanwhile are judged first")
+        while self._take_up_news():
+            pass
+        return bool(self.state.world.inbox) or not workflow.all_handlers_finished()
 
     async def _calls_end(self) -> None:
         """Wait for running calls, but not for ever: tokens and levels make it safe to abandon them."""
@@ -309,13 +339,31 @@ class ReconcileWorkflow(OrderHandlers, Queries):
 
     def note_refusal(self, name: str, text: str) -> None:
         """Also called by the guard interceptor for what a handler could not take."""
-        self._events += ORDER_EVENTS
-        self.state.refuse(name, text, _now_s())
+        now_s = _now_s()
+
+        def refused() -> None:
+            self._events += ORDER_EVENTS
+            self.state.refuse(name, text, now_s)
+
+        if is_ordered():
+            self._note(refused, is_input=True)
+        else:
+            refused()
 
     def _take(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> int:
-        self._wanted = True
-        self._events += CATALOG_EVENTS if kind is InputKind.CATALOG else ORDER_EVENTS
-        return self.state.take(kind, name, args, _now_s())
+        """Give it its place among the news; its arrival number."""
+        arrived = self.state.arrived(kind, name, args, _now_s())
+
+        def taken() -> None:
+            self._events += CATALOG_EVENTS if kind is InputKind.CATALOG else ORDER_EVENTS
+            self.state.take(arrived)
+
+        if is_ordered():
+            self._note(taken, is_input=True)
+        else:
+            taken()
+            self._wanted = True
+        return arrived.arrival
 
     async def _verdict(self, arrival: int) -> Verdict:
         self._waiting[arrival] = asyncio.get_running_loop().create_future()

@@ -68,16 +68,17 @@ def engines(sent: Sent) -> Iterator[Finding]:
 def programs(sent: Sent) -> Iterator[Finding]:
     """Fields that only some engines have: `command`, `executable`, `image`."""
     for launch in launches(sent.raw):
-        if launch.profile.get("image"):
+        image = text(launch.profile, "image")
+        if image is not None and (image.startswith("-") or any(char.isspace() for char in image)):
             yield Finding(
-                (*launch.at, "image"),
-                "agents start processes, not containers",
-                "leave `image` out and install the engine on the node",
+                (*launch.at, "image"), f"{quoted(image)} is no image", "write registry/name:tag, or @sha256:…"
             )
         if launch.row is None:
             continue
+        if launch.row.needs_image and image is None:
+            yield Finding(launch.at, f"engine {launch.row.name} needs an `image`", "name the image to run")
         command = text_list(launch.profile.get("command"))
-        if launch.row.name != "command":
+        if not launch.row.takes_command:
             if command:
                 yield Finding(
                     (*launch.at, "command"),
@@ -86,8 +87,12 @@ def programs(sent: Sent) -> Iterator[Finding]:
                 )
             continue
         if text(launch.profile, "executable"):
-            yield Finding((*launch.at, "executable"), "engine command has no executable", "name it first in `command`")
-        if not command and not text_list(launch.extension.get("executable")):
+            yield Finding(
+                (*launch.at, "executable"),
+                f"engine {launch.row.name} has no executable",
+                "name it first in `command`",
+            )
+        if not (command or launch.row.needs_image or text_list(launch.extension.get("executable"))):
             yield Finding(
                 launch.at, "engine command needs a `command`", "write the program and its arguments as a list"
             )

@@ -71,7 +71,7 @@ def _missing(at: Path, _: ErrorDetails) -> Words:
 
 def _unknown_field(at: Path, _: ErrorDetails) -> Words:
     word = str(at[-1])
-    meant = _ELSEWHERE.get(word.casefold().replace("-", "_")) if len(at) > 1 else None
+    meant = (_ELSEWHERE if len(at) > 1 else _OF_A_FLEET).get(word.casefold().replace("-", "_"))
     return f"there is no field {quoted(word)} here", meant or did_you_mean(word, fields_at(at[:-1]))
 
 
@@ -180,6 +180,14 @@ _PATTERNS = {
     "^/": "it must begin with a slash",
 }
 
+_NO_ADAPTERS = "adapters have no field: an engine loads them by its args, under names of its own"
+_NO_SCALER = "replicas follow neither load nor schedule here: change the catalog, or use `llmgw scale`"
+_BY_DEVICES = "what runs side by side follows from devices, replicas and priorities"
+_ONLY_OURS = "routers publish what the plane starts, and nothing else"
+_NO_ROLES = "replicas have no roles: prefill and decode are not told apart"
+_UNCHANGED = "requests are passed on unchanged"
+_PROBED = "an engine is probed as its row says; `engines` has health_path for another"
+
 _ELSEWHERE = {
     "min_replicas": "write replicas: {min: …}",
     "minreplicas": "write replicas: {min: …}",
@@ -198,10 +206,56 @@ _ELSEWHERE = {
     "cmd": "write engine: command and command: [program, argument, …]",
     "port": "the node picks the port; write ${llmgw:port} where the engine needs it",
     "hf_token": "write secrets: {HF_TOKEN: name of the secret}",
-    "adapters": "adapters have no field: an engine loads them by its args, under names of its own",
-    "schedule": "replicas have no schedule here: change the catalog, or use `llmgw scale`",
+    "adapters": _NO_ADAPTERS,
+    "lora": _NO_ADAPTERS,
+    "lora_config": _NO_ADAPTERS,
+    "schedule": _NO_SCALER,
+    "schedules": _NO_SCALER,
+    "autoscaling": _NO_SCALER,
+    "autoscaling_config": _NO_SCALER,
+    "target_requests": _NO_SCALER,
+    "targetrequests": _NO_SCALER,
+    "target_qps_per_replica": _NO_SCALER,
+    "groups": _BY_DEVICES,
+    "matrix": _BY_DEVICES,
+    "exclusive": _BY_DEVICES,
+    "evict_costs": _BY_DEVICES,
+    "persistent": "write replicas: {min: 1}, and a priority",
+    "preload": "write replicas: {min: 1}",
+    "fallbacks": "one model does not stand in for another: give it more profiles",
+    "endpoints": _ONLY_OURS,
+    "peers": _ONLY_OURS,
+    "external_providers": _ONLY_OURS,
+    "model_list": _ONLY_OURS,
+    "role": _NO_ROLES,
+    "roles": _NO_ROLES,
+    "prefill": _NO_ROLES,
+    "decode": _NO_ROLES,
+    **dict.fromkeys(("num_nodes", "node_count", "n_worker"), "a replica is on one node: accelerators: [{count: …}]"),
+    "strategy": "there is none to choose: a roll starts first where there is a place, else stops first",
+    "filters": _UNCHANGED,
+    "set_params": _UNCHANGED,
+    "temperature": _UNCHANGED,
+    "concurrency_limit": "routers do not limit requests: the engine queues them",
+    "healthcheck": _PROBED,
+    "readiness_probe": _PROBED,
+    "readinessprobe": _PROBED,
+    "check_endpoint": _PROBED,
+    "checkendpoint": _PROBED,
 }
 """Fields of a model in other systems, and what says the same here."""
+
+_OF_A_FLEET = {
+    **dict.fromkeys(("groups", "matrix", "routing"), _BY_DEVICES),
+    **dict.fromkeys(("endpoints", "peers", "external_providers"), _ONLY_OURS),
+    **dict.fromkeys(("model_list", "litellm_settings"), "`llmgw import litellm` reads such a file"),
+    **dict.fromkeys(("servingenginespec", "modelspec"), "`llmgw import production-stack` reads such a file"),
+    **dict.fromkeys(("applications", "model_loading_config"), "`llmgw import ray` reads such a file"),
+    "model_sets": "`llmgw import gpustack` reads such a file",
+    "catalog": "`llmgw import kubeai` reads the values of KubeAI's chart",
+    "macros": "`llmgw import llama-swap` reads such a file",
+}
+"""The same at the top of a file."""
 
 
 def _limit(detail: ErrorDetails, key: str) -> Any:

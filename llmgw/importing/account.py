@@ -41,6 +41,9 @@ class Account:
         self.carried.add(at)
 
     def lose(self, at: Path, why: str, what: str = "") -> None:
+        """`at` is lost; with `what`, only that piece of it."""
+        if not what:
+            self.carried.discard(at)
         self._remark(Remark(at, Fate.LOST, why, what))
 
     def change(self, at: Path, why: str, what: str = "") -> None:
@@ -178,7 +181,6 @@ class Part:
         value = self.number(key, least=least)
         if value is None or value == int(value):
             return None if value is None else int(value)
-        self.account.carried.discard((*self.at, key))
         self.account.lose((*self.at, key), "not a whole number")
         return None
 

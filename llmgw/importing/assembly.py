@@ -46,7 +46,7 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
     """Models whose names can be used. A name that two claim stays with the first; models come before aliases."""
     owners: dict[str, str] = {}
     kept: list[ModelDraft] = []
-    for model in models:
+    for model in (_called(model, account) for model in models):
         why = _why_not(model.name, owners)
         if why is not None:
             account.drop(model.at, f"the model cannot be called {quoted(model.name)}: {why}")
@@ -65,6 +65,17 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
             owners[alias] = model.name
             aliases.append(alias)
         yield _Named(replace(model, metadata=dict(_harmless(model, account))), tuple(aliases))
+
+
+def _called(model: ModelDraft, account: Account) -> ModelDraft:
+    """The model under its first name that can be used at all."""
+    if (why := unusable(model.name)) is None:
+        return model
+    usable = next((alias for alias, _ in model.aliases if unusable(alias) is None), None)
+    if usable is None:
+        return model
+    account.change(model.at, f"called {quoted(usable)}: {why}", quoted(model.name))
+    return replace(model, name=usable)
 
 
 def _harmless(model: ModelDraft, account: Account) -> Iterator[tuple[str, str]]:

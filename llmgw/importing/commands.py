@@ -82,9 +82,13 @@ def started(argv: Sequence[str]) -> Started:
     own = argv[0] if argv and program != argv[0] else None
     if re.fullmatch(r"llama-server[\w.-]*", program):
         return Started("llama.cpp", tuple(argv[1:]), None if argv[0] == "llama-server" else argv[0])
-    if program == "vllm" and argv[1:2] == ["serve"]:
+    if program == "vllm" and [*argv[1:2]] == ["serve"]:
         return Started("vllm", tuple(argv[2:]), own)
-    if re.fullmatch(r"python[\d.]*", program) and argv[1:2] == ["-m"] and len(argv) > 2:
+    if program == "trtllm-serve" and len(argv) > 1:
+        return Started("tensorrt-llm", tuple(argv[2:] if argv[1] == "serve" else argv[1:]), own)
+    if program == "text-generation-launcher":
+        return Started("tgi", tuple(argv[1:]), own)
+    if re.fullmatch(r"python[\d.]*", program) and [*argv[1:2]] == ["-m"] and len(argv) > 2:
         return _module(argv[2], tuple(argv[3:]), argv[0]) or Started("command", tuple(argv))
     return Started("command", tuple(argv))
 

@@ -4,8 +4,9 @@ Knows the catalog's fields and no kind of file. Judges nothing: `llmgw.importing
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
 
 
@@ -36,6 +37,7 @@ class ProfileDraft:
     devices: Devices | None = None
     host_memory: str | None = None
     weights: str | None = None
+    image: str | None = None
     weight: int | None = None
     start_limit_s: float | None = None
     stop_limit_s: float | None = None
@@ -53,11 +55,21 @@ class ProfileDraft:
                 accelerators=[self.devices.plain()] if self.devices else [],
                 host_memory=self.host_memory,
                 weights=self.weights,
+                image=self.image,
                 weight=self.weight,
                 start_limit_s=self.start_limit_s,
                 stop_limit_s=self.stop_limit_s,
             ),
         }
+
+
+TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
+FILL_IN = "fill in how it is launched, then set its replicas: 0 until then"
+
+
+def to_fill_in(at: Path, devices: Devices | None = None, command: tuple[str, ...] = TO_FILL_IN) -> ProfileDraft:
+    """The profile of a model whose launch the file does not say, or llmgw cannot do: for a model of 0 replicas."""
+    return ProfileDraft(at, "main", "command", command=command, devices=devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,22 @@ class ModelDraft:
                 name, number = f"{identifier(profile.name)[:58]}-{number}", number + 1
             taken.add(name)
             yield name
+
+
+def joined(first: ModelDraft, second: ModelDraft) -> ModelDraft:
+    """Two entries of one public name as one model: counts added, a profile for each way to launch it."""
+    known = [replace(profile, at=(), name="") for profile in first.profiles]
+    further = tuple(profile for profile in second.profiles if replace(profile, at=(), name="") not in known)
+    return replace(
+        first,
+        profiles=(*first.profiles, *further),
+        aliases=(*first.aliases, *second.aliases),
+        least=min(first.least + second.least, 10_000),
+        most=min(first.most + second.most, 10_000),
+    )
+
+
+JOINED = "another entry serves the same name: the counts are added, and different launches are tried in their order"
 
 
 @dataclass(frozen=True, slots=True)

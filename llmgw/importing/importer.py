@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llmgw.catalog import MAX_COMPRESSED_BYTES
-from llmgw.importing.account import Account, Fate, Part, Remark
+from llmgw.importing.account import Account, Part, Remark
 from llmgw.importing.assembly import TooLargeError, assembled
 from llmgw.importing.draft import CatalogDraft
 from llmgw.importing.kinds import SOURCES, Source, documents, seen_as
-from llmgw.problems import Finding, path_text
+from llmgw.problems import Finding, Path
 
 UNKNOWN = "llmgw has nothing for it"
 EMPTY = "nothing stands there"
@@ -40,14 +40,17 @@ class Refused:
     remarks: tuple[Remark, ...] = ()
 
 
-def imported(kind: str, raw: object) -> Imported | Refused:
-    """Import a file's content (JSON types; a list where it has several documents). `kind` is a key of `SOURCES`."""
+def imported(kind: str, raw: object, unread: Sequence[tuple[Path, str]] = ()) -> Imported | Refused:
+    """Import a file's content (JSON types; a list where it has several documents). `kind` is a key of `SOURCES`.
+
+    `unread` are pieces that the reader of the file could not take, with the reason.
+    """
     source, account = SOURCES[kind], Account()
     root = Part((), raw, account)
     parts = documents(root)
     ours = [part for part in parts if part.is_mapping and source.reads(part.mapping)]
     if not ours:
-        return Refused(Finding((), _not_ours(source, parts), f"it reads {source.wants}"))
+        return Refused(Finding((), _not_ours(source, parts), _wants(source)))
     for part in parts:
         if part not in ours:
             part.lose_all(_why_left(part))
@@ -55,13 +58,19 @@ def imported(kind: str, raw: object) -> Imported | Refused:
         catalog = assembled(_joined([source.read(part) for part in ours]), account, MAX_COMPRESSED_BYTES)
     except TooLargeError as error:
         return Refused(Finding((), str(error), "import its parts into several fleets"))
+    for at, why in unread:
+        account.lose(at, why)
     for at in list(account.missed(raw)):
         account.lose(at, UNKNOWN if root.part(*at).raw not in (None, {}, [], "") else EMPTY)
     remarks = tuple(sorted(account.remarks, key=lambda remark: _order(raw, remark)))
     if not catalog["models"]:
         what = f"no model of this file of {source.title} can be carried over"
-        return Refused(Finding((), what, "the reasons follow" if remarks else f"it reads {source.wants}"), remarks)
+        return Refused(Finding((), what, "the reasons follow" if remarks else _wants(source)), remarks)
     return Imported(catalog, remarks, account)
+
+
+def _wants(source: Source) -> str:
+    return f"`llmgw import {source.kind}` reads {source.wants}"
 
 
 def _joined(drafts: Sequence[CatalogDraft]) -> CatalogDraft:
@@ -92,12 +101,3 @@ def _order(raw: object, remark: Remark) -> tuple[tuple[int, ...], str]:
             steps.append(key)
             here = here[key]
     return tuple(steps), remark.what
-
-
-def told(remark: Remark) -> str:
-    """`models[0].cmd: --port: the node picks the port`."""
-    what = f"{remark.what}: " if remark.what else ""
-    return f"{path_text(remark.at) or 'the file'}: {what}{remark.why}"
-
-
-__all__ = ["UNKNOWN", "Fate", "Imported", "Refused", "imported", "told"]

@@ -65,13 +65,23 @@ def _kind(*kinds: str) -> Callable[[Document], bool]:
 NOT_READ = "no importer reads it; write its models into a catalog (`llmgw schema`, docs/catalog-guide.md)"
 NO_MODELS = "it describes no models"
 
+NO_WORKLOADS = (
+    "Secret",
+    "ConfigMap",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "Namespace",
+    "Service",
+)
+
 OTHERS: tuple[Other, ...] = (
     Other("a list of GPUStack's inference backends", lambda raw: "backend_name" in raw, NO_MODELS),
-    Other(
-        "a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} that llmgw could start"
-    ),
-    Other("a router's list of endpoints", lambda raw: "static_backends" in raw, f"{NO_MODELS} that llmgw could start"),
+    Other("a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} to start"),
+    Other("a router's list of endpoints", lambda raw: "static_backends" in raw, f"{NO_MODELS} to start"),
     Other("a scaler of AIBrix", _kind("PodAutoscaler"), NO_MODELS),
+    Other("a scaler of Kubernetes", _kind("ScaledObject", "HorizontalPodAutoscaler"), NO_MODELS),
+    Other("storage, a secret or settings of Kubernetes", _kind(*NO_WORKLOADS), NO_MODELS),
     Other("a resource of AIBrix", _api("aibrix.ai"), NOT_READ),
     Other("a runtime of KServe", _kind("ServingRuntime", "ClusterServingRuntime"), NO_MODELS),
     Other("a resource of KServe", _api("kserve.io"), NOT_READ),

@@ -9,7 +9,7 @@ from llmgw.importing.launching import Launch
 from llmgw.importing.quantities import kind_and_memory, memory_size
 
 CLUSTER_ONLY = "Kubernetes' own affair: llmgw runs processes on machines"
-A_CONTAINER = "agents start processes, not containers: install the engine on the nodes"
+A_CONTAINER = "how images are pulled is the affair of the nodes' docker or podman"
 NO_CPU_SHARE = "main memory is reserved, CPUs are not"
 NO_VOLUMES = "agents keep weights on the node's own disk"
 
@@ -52,6 +52,17 @@ def secret_name(*pieces: str | None) -> str | None:
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}", name) else None
 
 
+def image_named(part: Part, *keys: str) -> str | None:
+    """An image: one text, or `repository` and `tag` joined."""
+    pieces = [text for key in keys if (text := part.text(key)) is not None]
+    image = ":".join(pieces)
+    if not image or (re.fullmatch(r"[A-Za-z0-9][^\s]{0,511}", image) and "{{" not in image and "${" not in image):
+        return image or None
+    for key in keys:
+        part.lose(key, "no name of an image")
+    return None
+
+
 def host_memory(part: Part, key: str) -> str | None:
     """A quantity such as `16Gi`, as the catalog writes it."""
     text = part.text(key)
@@ -59,7 +70,6 @@ def host_memory(part: Part, key: str) -> str | None:
         return None
     size = memory_size(text)
     if size is None:
-        part.account.carried.discard((*part.at, key))
         part.lose(key, "no size of memory")
     return size
 

@@ -16,8 +16,8 @@ from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.importing.account import Account
 from llmgw.importing.commands import Option, options
 from llmgw.importing.draft import Devices
-from llmgw.placeholders import is_broken, shell_like
-from llmgw.problems import Path
+from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
+from llmgw.problems import Path, quoted
 from llmgw.weights import unusable_source
 
 NOT_EXPANDED = "nothing would expand it: write the value itself into the catalog"
@@ -75,6 +75,23 @@ class Launch:
             if not any(rule(self, given) for rule in RULES):
                 self.args += option.items
 
+    def read_command(self, argv: Sequence[str], at: Path) -> str:
+        """Take over a command of its own, named at `at`. Nothing, or why it cannot be run as it is."""
+        passed_on = argv[:1] and argv[0].rsplit("/", 1)[-1] in ("docker", "podman")
+        for index, item in enumerate(argv):
+            before = argv[index - 1] if index else ""
+            name, equals, value = item.partition("=")
+            told = passed_on and before in ("-e", "--env") and equals
+            is_open = is_secret(item) or (bool(equals) and is_secret(value, name)) or is_secret(item, _flag(before))
+            if not is_open and unfillable(item) is None:
+                self.args.append(item)
+            elif told:
+                self.args.append(name)
+                self.secret(name, at, "given to the container from the agent's secrets", alone=False)
+            else:
+                return "it holds a secret in clear text" if is_open else f"{quoted(before or item)}: {NOT_EXPANDED}"
+        return ""
+
     def variable(self, name: str, value: str, at: Path) -> None:
         """Take over a variable of the environment, named at `at`."""
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -130,6 +147,11 @@ class Launch:
             self.account.lose(at, why, what)
 
 
+def _flag(item: str) -> str:
+    """`item` where it is a flag whose value is the next item."""
+    return item if item.startswith("-") and "=" not in item else ""
+
+
 # --- rules about options -------------------------------------------------------------------------------------------
 
 Rule = Callable[[Launch, Given], bool]
@@ -155,6 +177,7 @@ def _owned(launch: Launch, given: Given) -> bool:
         launch.names += [name for value in given.option.values for name in _names_in(launch.row, value)]
     else:
         launch.change(given, why)
+        launch.args += given.option.values[1:]
     return True
 
 
@@ -166,7 +189,7 @@ def _names_in(row: EngineRow, value: str) -> Iterator[str]:
 def _secret(launch: Launch, given: Given) -> bool:
     option = given.option
     named = bool(option.values) and (is_secret(option.value, option.flag) or _names_secret(option))
-    if not named and not any(_holds_secret(launch.row, item) for item in option.items):
+    if not named and not any(is_secret(item) for item in option.items):
         return False
     variable = _KEY_VARIABLES.get(launch.row.name)
     if option.flag == "--api-key" and variable is not None:
@@ -175,12 +198,6 @@ def _secret(launch: Launch, given: Given) -> bool:
     else:
         launch.lose(given, "a secret in clear text has no place in a catalog")
     return True
-
-
-def _holds_secret(row: EngineRow, item: str) -> bool:
-    """`hf_…` anywhere, and `HF_TOKEN=…` among the arguments of a command."""
-    name, equals, value = item.partition("=")
-    return is_secret(item) or (row.name == "command" and bool(equals) and is_secret(value, name))
 
 
 def _names_secret(option: Option) -> bool:
@@ -195,9 +212,10 @@ def _not_to_be_filled(launch: Launch, given: Given) -> bool:
 
 
 def _weights_first(launch: Launch, given: Given) -> bool:
-    """`vllm serve MODEL`: what stands before the first flag."""
+    """`vllm serve MODEL`: what stands before the first flag, where the engine takes its weights so."""
     option = given.option
-    if option.flag or launch.row.name != "vllm" or launch.args or len(option.values) != 1:
+    is_first = launch.row.weights.args[:1] == (placeholder(WEIGHTS),)
+    if option.flag or not is_first or launch.args or len(option.values) != 1:
         return False
     return _takes_weights(launch, option.value)
 
@@ -209,7 +227,7 @@ def _weights_named(launch: Launch, given: Given) -> bool:
     if launch.weights is not None:
         launch.lose(given, "the weights are given already")
         return True
-    plain = option.flag in ("-m", "--model", "--model-path")
+    plain = option.flag in ("-m", "--model", "--model-path", "--model-id")
     return plain and len(option.values) == 1 and _takes_weights(launch, option.value)
 
 

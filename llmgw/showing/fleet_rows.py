@@ -8,13 +8,15 @@ from llmgw.replica_state import ReplicaState
 from llmgw.sentences import cut, lasting
 from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
 from llmgw.showing.scene import Scene
-from llmgw.wire import Device, DeviceHealth, ModelState
+from llmgw.wire import Device, DeviceHealth, MetricNames, ModelState
 from llmgw.world import Assignment, Waiting, World
 
 MAX_NAMES = 50
 MAX_DEVICES = 64
 MAX_WAITING_CHARS = 600
 """Shown of one row at most, so that a row never is larger than a page."""
+NO_METRICS = MetricNames()
+"""Of an engine that names no gauge."""
 
 
 class WaitingRow(View):
@@ -38,6 +40,9 @@ class ReplicaRow(View):
     age_s: float
     """In this state; since it was decided while it waits, since the wish while it stops."""
     url: str | None = None
+    engine: str = ""
+    metrics_path: str | None = None
+    """Where the engine tells its own figures, below `url`; None when it tells none."""
     attempt: int
     published: bool
     exit_code: int | None = None
@@ -140,6 +145,7 @@ def nodes(world: World, now_s: float, page: int = 0, page_size: int = PAGE_SIZE)
 
 def replica_row(scene: Scene, assignment: Assignment) -> ReplicaRow:
     row, state = scene.row(assignment), scene.state(assignment)
+    spec = scene.world.specs.get(assignment.spec)
     if assignment.stop is not None:
         age_s = scene.age_s(assignment.stop.since_s)
     else:
@@ -154,6 +160,8 @@ def replica_row(scene: Scene, assignment: Assignment) -> ReplicaRow:
         reason=scene.reason(assignment),
         age_s=age_s,
         url=row.url if row is not None else None,
+        engine="" if spec is None else spec.engine,
+        metrics_path=None if spec is None or spec.metrics == NO_METRICS else spec.metrics.path,
         attempt=assignment.attempt,
         published=scene.is_published(assignment.replica),
         exit_code=row.exit_code if row is not None else None,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
-from llmgw import members
+from llmgw import holding, members
 from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
 from llmgw.recent import Recent
@@ -17,6 +17,7 @@ class Phase(StrEnum):
     FENCED = "fenced"  # somebody else commands: observe only
     SAFE_MODE = "safe_mode"  # deciding fails: nothing is started or stopped
     OVERTAKEN = "overtaken"  # our memory is older than the fleet's: listening before commanding
+    PAUSED = "paused"  # by an operator: watching and publishing alone
     SETTLING = "settling"  # hearing the nodes before anything is started or stopped
     NO_CATALOG = "no_catalog"
     HELD = "held"  # a catalog waits for a confirmation
@@ -35,6 +36,7 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
     (Phase.FENCED, lambda world, _, __: world.fenced_by is not None),
     (Phase.SAFE_MODE, lambda _, recent, __: bool(recent.safe_mode)),
     (Phase.OVERTAKEN, lambda world, _, __: world.overtaken_by is not None),
+    (Phase.PAUSED, lambda world, _, now_s: holding.paused(world, now_s) is not None),
     (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None),
     (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
     (Phase.HELD, lambda world, _, __: world.held is not None),
@@ -45,15 +47,31 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
 
 
 LASTING = frozenset(
-    {"brake", "failed", "foreign", "lost", "no_place", "quarantined", "set_aside", "silent", "unreadable"}
+    {
+        "brake",
+        "crashes",
+        "failed",
+        "foreign",
+        "lost",
+        "no_place",
+        "quarantined",
+        "rolled_back",
+        "set_aside",
+        "silent",
+        "unreadable",
+    }
 )
 """Codes of waiting entries that the plane itself does nothing about: a person or the world has to."""
+
+
+UNTIL_PEOPLE = frozenset({"canary", "unclaimed"})
+"""The same, where the entry has no end of its own."""
 
 
 def is_moving(world: World, now_s: float) -> bool:
     """Whether the plane is on its way: something is decided, told or timed and not there yet."""
     waits = world.waiting.values()
-    if any(w.code not in LASTING and (w.code != "unclaimed" or w.until_s is not None) for w in waits):
+    if any(w.code not in LASTING and (w.code not in UNTIL_PEOPLE or w.until_s is not None) for w in waits):
         return True
     lacking = (world.waiting.get(f"model/{name}") for name in lacking_models(world, now_s))
     if any(waiting is None or waiting.code not in LASTING for waiting in lacking):

@@ -1,12 +1,13 @@
 """The fleet on one page: what an operator sees first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 from llmgw import members, router_kinds
 from llmgw.catalog import Router
 from llmgw.ids import NodeId, RouterId
-from llmgw.nodes import NodeState
+from llmgw.nodes import NodeState, NodeView
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import FinishedTask, Recent, Refusal
 from llmgw.replica_state import ReplicaState
@@ -15,7 +16,7 @@ from llmgw.showing.fleet_rows import WaitingRow, waiting_row
 from llmgw.showing.paging import MAX_PAGE_BYTES, View, size_of
 from llmgw.showing.phases import Phase, phase, unfinished
 from llmgw.showing.scene import Scene
-from llmgw.wire import ModelState, Outcome
+from llmgw.wire import Device, DeviceHealth, ModelState, Outcome
 from llmgw.world import Event, HeldCatalog, RouterFacts, SilenceLevel, Waiting, World
 
 SHOWN = 20
@@ -77,6 +78,22 @@ class TaskRow(View):
     text: str = ""
 
 
+class DeviceState(StrEnum):
+    FREE = "free"
+    USED = "used"  # a replica is assigned to it
+    QUARANTINED = "quarantined"
+    BAD = "bad"
+
+
+class RunRow(View):
+    """The workflow's own history, which continues as new before it grows long."""
+
+    events: int = 0
+    bytes: int = 0
+    continued: int = 0
+    """How often it has continued as new."""
+
+
 class Status(View):
     fleet: str
     phase: Phase
@@ -96,6 +113,7 @@ class Status(View):
     nodes: dict[NodeState, int]
     devices: int = 0
     devices_free: int = 0
+    device_states: Mapping[DeviceState, int] = {}
     routers: tuple[RouterRow, ...] = ()
     routers_total: int = 0
     last_catalog: CatalogRow | None = None
@@ -105,16 +123,21 @@ class Status(View):
     waiting: tuple[WaitingRow, ...] = ()
     """Longest first."""
     waiting_total: int = 0
+    waiting_by: Mapping[str, int] = {}
+    """How many wait, by the code of the reason."""
     warnings: tuple[str, ...] = ()
     refusals: tuple[RefusalRow, ...] = ()
     """Newest first, as are events and tasks."""
     events: tuple[EventRow, ...] = ()
     tasks: tuple[TaskRow, ...] = ()
+    run: RunRow = RunRow()
+    catalogs_note: str = ""
+    """Which earlier catalogs are not kept, and why."""
     shortened: tuple[str, ...] = ()
     """Lists that were cut so that the page stays small."""
 
 
-def status(world: World, recent: Recent, now_s: float) -> Status:
+def status(world: World, recent: Recent, now_s: float, run: RunRow | None = None, catalogs_note: str = "") -> Status:
     """One page about the whole fleet, at most about 64 KB."""
     scene = Scene.of(world, now_s)
     now_phase = phase(world, recent, now_s)
@@ -139,6 +162,7 @@ def status(world: World, recent: Recent, now_s: float) -> Status:
             nodes=dict(Counter(view.state for view in scene.survey.nodes.values())),
             devices=total,
             devices_free=free,
+            device_states=_device_states(scene),
             routers=tuple(router_row(scene, r) for r in routers[:SHOWN_ROUTERS]),
             routers_total=len(routers),
             last_catalog=_last_catalog(recent.last_catalog),
@@ -147,10 +171,13 @@ def status(world: World, recent: Recent, now_s: float) -> Status:
             safe_mode=cut(recent.safe_mode),
             waiting=tuple(waiting_row(scene, w) for w in longest[:SHOWN]),
             waiting_total=len(longest),
+            waiting_by=dict(sorted(Counter(w.code for w in longest).items())),
             warnings=cut_list(_warnings(scene, recent, longest), SHOWN),
             refusals=tuple(_refusal(scene, r) for r in reversed(recent.refusals[-SHOWN:])),
             events=tuple(_event(scene, e) for e in reversed(recent.events[-2 * SHOWN :])),
             tasks=tuple(_task(scene, t) for t in reversed(recent.tasks[-SHOWN:])),
+            run=run or RunRow(),
+            catalogs_note=catalogs_note,
         )
     )
 
@@ -175,6 +202,23 @@ def _devices(scene: Scene) -> tuple[int, int]:
     """Free and all devices that the nodes report."""
     seen = [d for view in scene.survey.nodes.values() if view.seen is not None for d in view.seen.inventory.devices]
     return sum(1 for d in seen if d.id not in scene.by_device), len(seen)
+
+
+def _device_states(scene: Scene) -> dict[DeviceState, int]:
+    found: Counter[DeviceState] = Counter()
+    for view in scene.survey.nodes.values():
+        devices = () if view.seen is None else view.seen.inventory.devices
+        found.update(_device_state(scene, view, device) for device in devices)
+    return dict(sorted(found.items()))
+
+
+def _device_state(scene: Scene, view: NodeView, device: Device) -> DeviceState:
+    quarantined = {} if view.seen is None else view.seen.quarantined
+    if device.id in quarantined or device.health is DeviceHealth.QUARANTINED:
+        return DeviceState.QUARANTINED
+    if device.health is not DeviceHealth.OK:
+        return DeviceState.BAD
+    return DeviceState.USED if scene.by_device.get(device.id) else DeviceState.FREE
 
 
 def router_row(scene: Scene, router: Router) -> RouterRow:
@@ -213,6 +257,8 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return f"nothing is started or stopped until deciding works again: {recent.safe_mode}"
         case Phase.OVERTAKEN:
             return f"newer commands than ours are remembered out there; {_heard(scene)} before anything is commanded"
+        case Phase.PAUSED:
+            return _paused(scene)
         case Phase.SETTLING:
             return f"nothing is started or stopped before the nodes are heard; {_heard(scene)}"
         case Phase.NO_CATALOG:
@@ -225,6 +271,16 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
             return f"nothing is under way; out of order: {'; '.join(_out_of_order(scene))}"
         case Phase.STEADY:
             return "everything wanted is ready"
+
+
+def _paused(scene: Scene) -> str:
+    pause = scene.world.wishes.pause
+    if pause is None:
+        return ""
+    why = f"{pause.reason}; " if pause.reason else ""
+    left_s = scene.left_s(pause.until_s)
+    ends = "`llmgw resume` goes on" if left_s is None else f"goes on in {lasting(left_s)}, or with `llmgw resume`"
+    return f"{why}nothing is started or stopped for {lasting(scene.age_s(pause.since_s))} already; {ends}"
 
 
 def _out_of_order(scene: Scene) -> list[str]:
@@ -279,11 +335,13 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
     """What needs a person, though the fleet goes on."""
     doubtful = [v for v in scene.survey.nodes.values() if v.state in (NodeState.SET_ASIDE, NodeState.FOREIGN)]
     silent = [v.node.id for v in scene.survey.nodes.values() if v.is_silent]
+    back = sorted(w.subject for w in longest if w.code == "rolled_back")
     given_up = sorted(w.subject for w in longest if w.code == "failed")
     said = [
         scene.survey.brake,
         *(f"node {v.node.id} is {v.state.replace('_', ' ')}: {v.note}" for v in doubtful),
         f"silent: {names_shown(silent)}" if silent else "",
+        f"not as the catalog has it, the last good version runs: {names_shown(back)}" if back else "",
         *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
@@ -291,6 +349,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
             f"the carried record of {name} could not be read: {record.problem}"
             for name, record in sorted(scene.world.unreadable.items())
         ),
+        *(f"not carried over, for its size: {text}" for text in recent.shed),
         *_quarantined(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
+from agent.cgroups import cgroups_for
 from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.wire import (
     BatchReply,
@@ -70,12 +71,24 @@ class Agent:
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
         self.env: dict[str, str] = {}
+        self.flags: tuple[str, ...] = ()
         self.devices = "4xsim:24GiB"
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
-    async def begin(self, *flags: str) -> None:
+    async def begin(self, *flags: str, dies_at: tuple[str, int, str] | None = None) -> None:
+        """Run it until it serves; `dies_at` (function, which call, before or after): `tests.agent.dying`."""
+        dying = [*map(str, dies_at), str(self.state_dir.parent / "armed")] if dies_at else []
         argv = [
-            *(sys.executable, "-m", "agent.main", "--node-id", NODE, "--listen", f"127.0.0.1:{self.port}"),
+            *(
+                sys.executable,
+                "-m",
+                "tests.agent.dying" if dying else "agent.main",
+                *dying,
+                "--node-id",
+                NODE,
+                "--listen",
+                f"127.0.0.1:{self.port}",
+            ),
             *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", self.devices, *flags),
             *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + BLOCK - 1}")),
         ]
@@ -99,6 +112,19 @@ class Agent:
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.process.wait()
+
+    async def end(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        if self.process is None:
+            raise AssertionError("no agent runs")
+        async with asyncio.timeout(LIMIT_S):
+            return await self.process.wait()
+
+    async def written(self, test: Callable[[dict[str, Any]], bool]) -> None:
+        """Return when the records in the ledger satisfy `test`: what the report tells is written a moment later."""
+        async with asyncio.timeout(LIMIT_S):
+            while not test(self.ledger().get("records", {})):  # noqa: ASYNC110 - a file tells no event
+                await asyncio.sleep(0.02)
 
     async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
         batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
@@ -159,6 +185,11 @@ class Agent:
         for process in self.ours():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+                process.wait(LIMIT_S)
+        groups = cgroups_for(str(self.state_dir))
+        for replica in groups.replicas():
+            groups.kill(replica)
+            groups.remove(replica)
         await self.http.aclose()
 
 
@@ -187,7 +218,11 @@ def free_block() -> Iterator[int]:
 
 @contextlib.asynccontextmanager
 async def agent_in(
-    folder: Path, *flags: str, devices: str = "4xsim:24GiB", env: dict[str, str] | None = None
+    folder: Path,
+    *flags: str,
+    devices: str = "4xsim:24GiB",
+    env: dict[str, str] | None = None,
+    begins: bool = True,
 ) -> AsyncIterator[Agent]:
     state = folder / "state"
     state.mkdir()
@@ -195,7 +230,8 @@ async def agent_in(
         agent = Agent(state, port)
         agent.devices, agent.env = devices, env or {}
         try:
-            await agent.begin(*flags)
+            if begins:
+                await agent.begin(*flags)
             yield agent
         finally:
             await agent.clean()

@@ -15,13 +15,13 @@ from agent.devices import DeclaredSource, Holding, Known, Whose
 from agent.enginelogs import EngineLogs, follow, read_tail
 from agent.launch import Place, render
 from agent.ledger import Record, StopStep
+from agent.liveness import next_activity
 from agent.local import Executables, Secrets
 from agent.ports import REST_S, NoPort, Ports
 from agent.proc import parse_stat
 from agent.readiness import (
     listed_models,
     loading_interval_s,
-    next_activity,
     parse_figures,
     ready_interval_s,
 )

@@ -1,6 +1,7 @@
 """A fleet without Temporal: real views and real judging over a world of values, and a command line around it."""
 
 import asyncio
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -11,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.outside import Outside, Target
-from llmgw import views
+from llmgw import carry, kept_catalogs, views
+from llmgw.carry import Seed
+from llmgw.catalog import plain
 from llmgw.judging import judge
 from llmgw.plan import Verdict
 from llmgw.recent import Recent
@@ -20,15 +23,34 @@ from tests.core.worlds import NOW
 from workflows.client import Fleet
 
 QUERIES: dict[str, Callable[..., Any]] = {
-    "status": lambda fleet: views.status(fleet.world, fleet.recent, NOW),
+    "status": lambda fleet: views.status(fleet.world, fleet.recent, NOW, catalogs_note=fleet.kept.note()),
     "models": lambda fleet, page=0: views.models(fleet.world, NOW, page, 2),
     "replicas": lambda fleet, page=0: views.replicas(fleet.world, NOW, page, 2),
     "nodes": lambda fleet, page=0: views.nodes(fleet.world, NOW, page, 2),
     "endpoints": lambda fleet, page=0: views.endpoints(fleet.world, page, 2),
     "targets": lambda fleet, page=0: views.targets(fleet.world, 1, page, 2),
+    "carried": lambda fleet: fleet.carried(),
+    "reports": lambda fleet, page=0: views.reports(fleet.world, fleet.moment(), page, 2),
+    "events": lambda fleet, after=0: views.events(fleet.recent, NOW, after),
+    "weights": lambda fleet, page=0: views.weights(fleet.world, page, 2),
+    "history": lambda fleet: views.history(fleet.kept, fleet.world.generation, NOW),
+    "catalog": lambda fleet, generation=0, page=0: views.catalog_part(
+        fleet.kept, generation or fleet.world.generation, page
+    ),
     "explain": lambda fleet, subject="": views.explain(fleet.world, subject, NOW),
 }
 """As `workflows.queries` answers them, but with pages of two rows."""
+
+
+class Answer(dict[str, Any]):
+    """Plain JSON, where other queries answer a model."""
+
+    def model_dump(self, **_: object) -> dict[str, Any]:
+        return dict(self)
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 class WorldFleet(Fleet):
@@ -41,6 +63,23 @@ class WorldFleet(Fleet):
         self.later = list(later)
         self.recent = recent or Recent()
         self.sent: list[tuple[str, object]] = []
+        self.plans: list[object] = []
+        """Second arguments of catalogs."""
+        self.kept = kept_catalogs.KeptCatalogs()
+        self.restless = 0
+        """So often the world changes while it is read."""
+
+    def moment(self) -> str:
+        self.restless -= 1
+        return f"moving {self.restless}" if self.restless > 0 else "still"
+
+    def carried(self) -> Answer:
+        world, raw = self.world, plain(self.world.catalog) if self.world.catalog is not None else None
+        names = Seed.model_fields.keys() & World.__dataclass_fields__.keys()
+        seed = Seed.model_validate({name: getattr(world, name) for name in names})
+        parts = vars_of(carry.pack(world, raw, {}))
+        packed = {name: base64.b64encode(part).decode() for name, part in parts.items()}
+        return Answer({"moment": self.moment(), "seed": seed.model_dump(mode="json"), "parts": packed})
 
     async def query(self, name: str, *args: object, answer: type[Any] | None = None) -> Any:
         del answer
@@ -49,10 +88,11 @@ class WorldFleet(Fleet):
             self.world = self.later.pop(0)
         return found
 
-    async def _update(self, name: str, value: object) -> Verdict:
-        self.sent.append((name, value))
+    async def _update(self, name: str, *args: object) -> Verdict:
+        self.sent.append((name, args[0]))
+        self.plans += args[1:]
         kind = InputKind.CATALOG if name == "apply-catalog" else InputKind.ORDER
-        sent = Input(arrival=len(self.sent), kind=kind, name=name, raw=[value], at_s=NOW)
+        sent = Input(arrival=len(self.sent), kind=kind, name=name, raw=list(args), at_s=NOW)
         judged = judge(replace(self.world, inbox=(sent,)), NOW)
         self.world = judged.world
         return judged.verdicts[0]
@@ -69,7 +109,7 @@ class Raising(WorldFleet):
     async def query(self, name: str, *args: object, answer: type[Any] | None = None) -> Any:
         raise self.error
 
-    async def _update(self, name: str, value: object) -> Verdict:
+    async def _update(self, name: str, *args: object) -> Verdict:
         raise self.error
 
     async def workers(self) -> dict[str, float]:
@@ -92,6 +132,8 @@ class Command:
     """After so many pauses somebody presses Ctrl-C."""
     columns: int | None = None
     now_s: float = 0.0
+    wall_s: float = 0.0
+    """What the clock on the wall says."""
     targets: list[Target] = field(default_factory=list)
     started: list[Sequence[str]] = field(default_factory=list)
 
@@ -107,6 +149,7 @@ class Command:
             start=self.started.append,
             pause=self._pause,
             monotonic_s=lambda: self.now_s,
+            now_s=lambda: self.wall_s,
         )
 
     async def _connect(self, target: Target) -> Fleet:

@@ -1,5 +1,6 @@
 """Fleets in the states that an operator meets, as values; what the pages of the command line are shown of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from cli.listings import LISTINGS
@@ -8,7 +9,7 @@ from llmgw.ids import NodeId, RouterId
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import Recent, Refusal
 from llmgw.table import build
-from llmgw.wire import Device, DeviceHealth, Inventory, ModelState
+from llmgw.wire import Device, DeviceHealth, Inventory, ModelState, WeightsReport
 from llmgw.world import (
     Event,
     InputKind,
@@ -42,7 +43,13 @@ def catalog() -> Catalog:
                 {"id": "edge-2", "url": "http://edge-2:8081"},
             ],
             "models": [
-                {"name": LONG, "aliases": ["chat", "large"], "replicas": {"min": 2, "max": 4}, "profiles": [profile]},
+                {
+                    "name": LONG,
+                    "aliases": ["chat", "large"],
+                    "weights": "hf://organisation/model-72b",
+                    "replicas": {"min": 2, "max": 4},
+                    "profiles": [profile],
+                },
                 {"name": "llama", "profiles": [profile, {**profile, "name": "a100-tp4"}]},
                 {"name": "[bold]odd[/bold]", "replicas": {"min": 0, "max": 1}, "profiles": [profile]},
             ],
@@ -69,6 +76,10 @@ def troubled() -> World:
     reason = "stayed in use after a stop"
     sick = devices("r2", "llama-2", count=3, memory_mib=81_559, health=DeviceHealth.QUARANTINED, reason=reason)
     sound = devices("r1", "model-with-a-lo-1", count=3)
+    weights = (
+        WeightsReport(source="hf://organisation/model-72b", path="hub/model-72b", bytes=145_432_100_000, complete=True),
+        WeightsReport(source="hf://other/old-7b@main", path="hub/old-7b", bytes=2_000_000, complete=False, idle_s=9e5),
+    )
     models = [table_model(LONG), table_model("llama", ModelState.UNAVAILABLE)]
     table = build(models, [endpoint("model-with-a-lo-1", LONG)])
     return World(
@@ -81,7 +92,9 @@ def troubled() -> World:
         generation=7,
         assignments={a.replica: a for a in (held, going)},
         seen={
-            NodeId("gpu-rack1-07"): seen("gpu-rack1-07", row("model-with-a-lo-1", LONG), inventory=sound),
+            NodeId("gpu-rack1-07"): replace(
+                seen("gpu-rack1-07", row("model-with-a-lo-1", LONG), inventory=sound), weights=weights
+            ),
             NodeId("gpu-rack2-11"): seen("gpu-rack2-11", row("llama-2", "llama"), inventory=sick),
             NodeId("gpu-rack3-01"): seen("gpu-rack3-01"),
         },

@@ -1,6 +1,7 @@
 """Orders at the command line: each has a command made from its fields, and what is typed is what is sent."""
 
 import json
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import httpx
@@ -9,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from cli.command_reference import commands
-from cli.durations import age, seconds
+from cli.durations import age, seconds, seconds_until
 from cli.main import app
 from cli.ordering import SHAPES, Shape
 from llmgw.orders import ORDERS, parse_order
@@ -66,6 +67,7 @@ def test_every_shape_is_of_an_order_and_names_its_fields() -> None:
 LINES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "a deadline": ("drain node-a --deadline 1h30m", "drain", {"node": "node-a", "deadline_s": 5400.0}),
     "a count": ("scale qwen 3 --for 2d", "scale", {"model": "qwen", "replicas": 3, "for_s": 172_800.0}),
+    "an end": ("scale qwen 3 --until 1h", "scale", {"model": "qwen", "replicas": 3, "for_s": 3600.0}),
     "no count": ("scale qwen", "scale", {"model": "qwen"}),
     "none at all": ("scale qwen 0", "scale", {"model": "qwen", "replicas": 0}),
     "paths": ("remove-weights n a b/c", "remove-weights", {"node": "n", "paths": ["a", "b/c"], "dry_run": False}),
@@ -185,6 +187,32 @@ def test_a_node_whose_agent_does_not_say_who_it_is_is_not_added(case: str) -> No
 )
 def test_durations_are_read(text: str, expected: float) -> None:
     assert seconds(text) == expected
+
+
+NOW = datetime(2030, 5, 1, 17, 30, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("18:00", 1800.0),
+        ("17:30", 86_400.0),
+        ("9:05", 56_100.0),
+        ("2030-05-01T18:00", 1800.0),
+        ("2030-05-01T16:00Z", 1800.0),
+        ("24:00", None),
+        ("18:0", None),
+        ("2030-13-01", None),
+        ("soon", None),
+    ],
+)
+def test_a_time_of_the_clock_is_the_seconds_until_then(text: str, expected: float | None) -> None:
+    assert seconds_until(text, NOW) == expected
+
+
+def test_a_time_that_is_over_is_wrong_usage() -> None:
+    with pytest.raises(typer.BadParameter, match="is over"):
+        seconds_until("2030-05-01T17:00", NOW)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "10 m", "1m x", "1e9", "m", "nan"])

@@ -73,6 +73,17 @@ async def test_a_fleet_from_nothing_to_its_end(llmgw: Shell, tmp_path: Path) -> 
     worker = await llmgw.start("cli.main", "worker", *WORKER)
     try:
         await first_line(worker.stderr, "working for fleet real")
+        code, out, _ = await llmgw("doctor", "fleet", "--fleet", "real", "--json")
+        health = {check["subject"]: check["health"] for check in json.loads(out)["checks"]}
+        # A dev server has none of the search attributes, one worker runs, and nothing is declared yet.
+        assert health == {
+            "Temporal": "fine",
+            "search attributes": "doubt",
+            "workers": "doubt",
+            "workflow": "fine",
+            "agents and routers": "doubt",
+        }
+        assert code == 0
         await operate(llmgw, tmp_path)
         await llmgw.end("real")
         worker.terminate()

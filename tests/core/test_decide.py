@@ -433,7 +433,7 @@ def test_a_new_version_that_fails_keeps_the_old_one_serving() -> None:
     shape(f, models=[model("m", args=["v2"])])
     f.run(600)
     assert published(f, "m") == old
-    assert why(f, "model/m").startswith("failed")
+    assert why(f, "model/m").startswith("rolled_back: the last good version runs: the new version failed 5 times")
 
 
 def test_an_alias_moves_only_when_its_new_owner_is_ready_and_in_one_table() -> None:

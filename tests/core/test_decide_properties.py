@@ -13,10 +13,10 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw import views
+from llmgw import accepted, views
 from llmgw.catalog import Catalog
 from llmgw.decide import decide
-from llmgw.merge import merge
+from llmgw.merge import accepted_catalog, merge
 from llmgw.plan import Plan
 from llmgw.recent import Recent
 from llmgw.world import Seen, World
@@ -39,6 +39,13 @@ def moments(seed: int) -> list[tuple[World, float]]:
         faults.WHAT[happening.what](fleet, happening)
         found.append((fleet.world, fleet.now_s))
     return found
+
+
+def after(world: World, plan: Plan, now_s: float) -> World:
+    """The world after a plan, with the catalog that the plan may have put in force."""
+    found = accepted_catalog(plan.verdicts)
+    raw = next((i.raw for i in world.inbox if found is not None and i.arrival == found.arrival), None)
+    return merge(world, plan, now_s, world.catalog if raw is None else accepted.catalog_of(raw))
 
 
 @st.composite
@@ -120,7 +127,7 @@ def test_a_plan_merged_leaves_nothing_to_decide_but_to_tell(moment: tuple[World,
     world, now_s = moment
     for _ in range(6):
         plan = decide(world, now_s)
-        world = merge(world, plan, now_s, world.catalog)
+        world = after(world, plan, now_s)
         if not plan.more:
             break
     again = decide(world, now_s)
@@ -133,7 +140,7 @@ def test_a_plan_merged_leaves_nothing_to_decide_but_to_tell(moment: tuple[World,
 def test_the_phase_that_a_plan_names_is_that_of_the_world_after_it(moment: tuple[World, float]) -> None:
     world, now_s = moment
     plan = decide(world, now_s)
-    assert plan.phase == views.phase(merge(world, plan, now_s, world.catalog), Recent(), now_s)
+    assert plan.phase == views.phase(after(world, plan, now_s), Recent(), now_s)
 
 
 @settings(deadline=None, max_examples=120)
@@ -149,7 +156,7 @@ def test_nothing_changes_by_itself_before_the_plan_wakes(moment: tuple[World, fl
     world, now_s = moment
     for _ in range(6):
         plan = decide(world, now_s)
-        world = merge(world, plan, now_s, world.catalog)
+        world = after(world, plan, now_s)
         if not plan.more:
             break
     quiet = decide(world, now_s)

@@ -33,6 +33,11 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "wake": ({"model": "qwen"}, {"model": "llama"}),
     "scale": ({"model": "qwen", "replicas": 1}, {"model": "qwen", "replicas": 1, "for_s": 60.0}, {"model": "qwen"}),
     "restart": ({"target": "qwen"}, {"target": "qwen-1"}),
+    "promote": ({"model": "qwen"},),
+    "revert": ({"model": "qwen"},),
+    "nodes-confirm": ({"node": "node-b"},),
+    "pause": ({}, {"reason": "by hand"}, {"reason": "by hand", "for_s": 60.0}),
+    "resume": ({},),
     "takeover": ({},),
 }
 
@@ -48,11 +53,13 @@ def busy_world() -> World:
     wishes = Wishes(
         cordoned={NodeId("node-a"): 1.0},
         drains={NodeId("node-a"): Drain(1.0)},
+        confirmed_machines={NodeId("node-b"): "the former machine"},
         scales={ModelName("qwen"): Scale(1)},
         added_nodes={NodeId("extra"): Node(id=NodeId("extra"), url="http://extra:7070")},
     )
     return replace(
         start,
+        good={ModelName("qwen"): start.catalog},
         catalog=both,
         wishes=wishes,
         silence={"node/node-b": Silence(SilenceLevel.SUSPECT, NOW - 5)},

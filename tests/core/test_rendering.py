@@ -13,7 +13,7 @@ import pytest
 from llmgw.engines import ROWS
 from llmgw.rendering import render, unnameable
 from llmgw.validation import check
-from llmgw.wire import DeviceNaming, LaunchSpec
+from llmgw.wire import ContainerSpec, DeviceNaming, LaunchSpec, MetricNames
 
 GOLDENS = Path(__file__).parent / "goldens"
 VENDORS = ("nvidia", "amd", "intel", "ascend", "declared")
@@ -25,6 +25,9 @@ PROFILES: dict[str, Json] = {
     "sglang": {"args": ["--tp", "2"]},
     "llama.cpp": {"weights": "hf://org/repo/model.gguf@v1", "args": ["-c", "4096"], "stop_limit_s": 60.0},
     "command": {"command": ["/opt/serve", "--on", "${llmgw:host}:${llmgw:port}", "--as", "${llmgw:served_name}"]},
+    "tensorrt-llm": {"args": ["--tp_size", "2"], "image": "nvcr.io/nvidia/tensorrt-llm/release:1"},
+    "tgi": {"args": ["--num-shard", "2"], "image": "ghcr.io/huggingface/text-generation-inference:3"},
+    "container": {"image": "acme/serve:1", "args": ["--port", "${llmgw:port}", "--as", "${llmgw:served_name}"]},
     "stub": {"args": ["--load-s", "1"], "env": {"NAME": "${llmgw:served_name}"}, "ports": ["side"]},
 }
 
@@ -71,17 +74,42 @@ ODD = ["", "", "a b", "'", '"', "$HOME", "`x`", "*", "\\", "\n", "模型", "-", 
 
 @pytest.mark.parametrize("engine", ROWS)
 def test_arguments_arrive_item_for_item_and_byte_for_byte(engine: str) -> None:
-    own = {"command": ["/opt/serve", "${llmgw:port}"]} if engine == "command" else {}
+    own = {"command": ["/opt/serve", "${llmgw:port}"]} if ROWS[engine].takes_command else {}
     argv = launch(engine, None, args=ODD, **own).argv
     starts = [i for i in range(len(argv)) if list(argv[i : i + len(ODD)]) == ODD]
     assert len(starts) == 1
 
 
-@pytest.mark.parametrize("engine", sorted(set(ROWS) - {"command"}))
+@pytest.mark.parametrize("engine", sorted(name for name, row in ROWS.items() if not row.takes_command))
 def test_what_the_plane_says_comes_last_so_that_it_wins(engine: str) -> None:
     argv = launch(engine, None, args=["--x", "y"]).argv
     assert argv[argv.index("y") + 1 :][-1] == "${llmgw:port}"
-    assert "org/Model" in argv[argv.index("y") + 1 :]
+    assert "org/Model" in argv[argv.index("y") + 1 :] or engine == "tgi", "which answers to any name"
+
+
+def test_an_image_runs_its_engines_program_and_a_container_its_own() -> None:
+    within = launch("vllm", None, image="vllm/vllm-openai:v0.32.0")
+    assert within.container == ContainerSpec(image="vllm/vllm-openai:v0.32.0")
+    assert within.argv == launch("vllm", None).argv
+    own = launch("container", None)
+    assert own.container == ContainerSpec(image="acme/serve:1", own_entrypoint=True)
+    assert own.argv == ("acme/serve:1", "--port", "${llmgw:port}", "--as", "org/Model")
+    named = launch("container", None, command=["/opt/serve"])
+    assert named.container == ContainerSpec(image="acme/serve:1")
+    assert named.argv[0] == "/opt/serve"
+    assert launch("vllm", None).container is None
+
+
+def test_an_engine_that_sleeps_by_itself_is_not_kept_awake_by_reading_its_metrics() -> None:
+    assert launch("llama.cpp", None, args=["--sleep-idle-seconds", "60"]).metrics == MetricNames()
+    assert launch("llama.cpp", None, args=["--sleep-idle-seconds=60"]).metrics == MetricNames()
+    assert launch("llama.cpp", None).metrics.running is not None
+
+
+def test_a_profile_says_what_makes_its_engine_ready_and_when_it_is_hung() -> None:
+    asked = launch("vllm", None, probe_completion=True, stall_limit_s=None)
+    assert (asked.readiness.probe_completion, asked.stall_limit_s) == (True, None)
+    assert (launch("vllm", None).readiness.probe_completion, launch("vllm", None).stall_limit_s) == (False, 120.0)
 
 
 @pytest.mark.parametrize(

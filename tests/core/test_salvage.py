@@ -56,6 +56,17 @@ def test_a_replica_whose_record_cannot_be_read_is_left_as_it_is_and_the_others_a
     assert why(f, f"replica/{mine.replica}").startswith("unreadable: its record could not be read")
 
 
+def test_a_stop_that_was_commanded_goes_on_though_the_rest_of_the_record_cannot_be_read() -> None:
+    f = running(model("m"), model("k"), nodes="a")
+    f.nodes[NodeId("a")].stop_s = 30.0
+    f.catalog(catalog(f, model("k"), policy={"removal_grace_s": 0.0}))
+    f.run(2)
+    f.carry_over(spoilt(without("attempt"), index=1))
+    f.run(40)
+    assert of(f, "m") == []
+    assert f.world.unreadable == {}
+
+
 def test_what_cannot_be_read_is_shown_until_an_operator_restarts_it() -> None:
     f = running(model("m"), nodes="a", count=1)
     first = only(f, "m").replica

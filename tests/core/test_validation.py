@@ -178,7 +178,9 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
     ),
     "a command without a port": (launched(engine="command", command=["x"]), AT, "its port", "${llmgw:port}"),
     "no command": (launched(engine="command"), AT, "needs a `command`", "list"),
-    "an image": (launched(image="x:1"), f"{AT}.image", "not containers", "leave `image` out"),
+    "no image": (launched(engine="container", args=["${llmgw:port}"]), AT, "needs an `image`", "image to run"),
+    "an image that is a flag": (launched(image="--privileged"), f"{AT}.image", "is no image", "registry/name:tag"),
+    "a container without a port": (launched(engine="container", image="x:1"), AT, "its port", "${llmgw:port}"),
     # shape, further
     "an exponent as text": (launched(start_limit_s="1e3"), f"{AT}.start_limit_s", "must be a number", "without quotes"),
     "a fraction for a whole number": (launched(weight=1.5), f"{AT}.weight", "whole number", "digits"),
@@ -253,11 +255,11 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
         "command",
     ),
     # secrets
-    "a token in env": (launched(env={"HF_TOKEN": "CANARY+/=7f3a"}), f"{AT}.env.HF_TOKEN", "secret in clear", "secrets"),
-    "a key as a flag": (launched(args=["--api-key", "CANARY7f3a"]), f"{AT}.args[1]", "secret in clear", "secrets"),
-    "a key in a flag": (launched(args=["--api-key=CANARY7f3a"]), f"{AT}.args[0]", "secret in clear", "secrets"),
+    "a token in env": (launched(env={"HF_TOKEN": "C4NARY+/=7f3a"}), f"{AT}.env.HF_TOKEN", "secret in clear", "secrets"),
+    "a key as a flag": (launched(args=["--api-key", "C4NARY7f3a"]), f"{AT}.args[1]", "secret in clear", "secrets"),
+    "a key in a flag": (launched(args=["--api-key=C4NARY7f3a"]), f"{AT}.args[0]", "secret in clear", "secrets"),
     "a known token anywhere": (
-        {"models": [model(metadata={"x": "hf_CANARYCANARYCANARY"})]},
+        {"models": [model(metadata={"x": "hf_C4NARYC4NARYC4NARY"})]},
         "models[0].metadata.x",
         "Hugging Face",
         "secrets",
@@ -268,7 +270,7 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
         "also among `secrets`",
         "one of the two",
     ),
-    "a value for a secret's name": (launched(secrets={"A": "CANARY+="}), f"{AT}.secrets.A", "", "name of a secret"),
+    "a value for a secret's name": (launched(secrets={"A": "C4NARY+="}), f"{AT}.secrets.A", "", "name of a secret"),
 }
 
 
@@ -309,23 +311,23 @@ def told(checked: Checked) -> str:
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_no_problem_quotes_what_could_be_a_secret(case: str) -> None:
-    assert "canary" not in told(check(REFUSED[case][0]))
+    assert "c4nary" not in told(check(REFUSED[case][0]))
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        {"nodes": [node(url="http://u:CANARY@h"), node("n2", url="http://u:CANARY@h")]},
-        launched(args=["${TOKEN:-CANARY}"]),
-        launched(env={"A": {"b": "CANARY"}}, args="CANARY"),
-        launched(weights="https://u:CANARY@h/x"),
+        {"nodes": [node(url="http://u:C4NARY@h"), node("n2", url="http://u:C4NARY@h")]},
+        launched(args=["${TOKEN:-C4NARY}"]),
+        launched(env={"A": {"b": "C4NARY"}}, args="C4NARY"),
+        launched(weights="https://u:C4NARY@h/x"),
     ],
     ids=["URL twice", "a shell's default", "wrong shapes", "weights"],
 )
 def test_no_way_of_being_refused_quotes_a_secret(raw: object) -> None:
     checked = check(raw)
     assert checked.problems
-    assert "canary" not in told(checked)
+    assert "c4nary" not in told(checked)
 
 
 USABLE = (
@@ -418,7 +420,7 @@ models:
       - name: tp1
         engine: stub
         env:
-          HF_TOKEN: CANARY7f3a
+          HF_TOKEN: C4NARY7f3a
 """
 
 

@@ -99,7 +99,7 @@ SCENES: dict[str, tuple[Scene, int]] = {
 async def record(client: Client, name: str, scene: Scene, max_history: int) -> str:
     """Play a scene and return its history as JSON."""
     skin = FleetSkin(
-        {NodeId(n): SimNode(NodeId(n), devices(n, 4), 0.1, 0.05) for n in ("a", "b")},
+        {NodeId(n): SimNode(NodeId(n), devices(n, 4), start_s=0.1, stop_s=0.05) for n in ("a", "b")},
         {RouterId("r"): SimRouter(RouterId("r"))},
     )
     fleet_name = f"{name}-{uuid.uuid4().hex[:6]}"

@@ -58,16 +58,20 @@ async def client(server: Server) -> Client:
 
 
 @asynccontextmanager
-async def working(client: Client, name: str, **settings: object) -> AsyncIterator[Fleet]:
+async def working(
+    client: Client, name: str, now_s: int = 1_700_000_000, installation: str = "test", **settings: object
+) -> AsyncIterator[Fleet]:
     """A worker for fleet `name`, with its workflow running."""
-    made = WorkerSettings.model_validate({"fleet": name, "installation": "test", **settings})
+    made = WorkerSettings.model_validate({"fleet": name, "installation": installation, **settings})
     outward = Outward()
     callers, pools = Callers(outward), Pools(outward)
-    async with make_worker(client, made, callers, pools):
-        await ensure(client, name, "test", now_s=1_700_000_000, max_history=made.max_history)
-        yield Fleet(client, name)
-    await pools.close()
-    await callers.close()
+    try:
+        async with make_worker(client, made, callers, pools):
+            await ensure(client, name, installation, now_s=now_s, max_history=made.max_history)
+            yield Fleet(client, name)
+    finally:
+        await pools.close()
+        await callers.close()
 
 
 @pytest.fixture

@@ -1,17 +1,21 @@
 """State survives continue-as-new record by record; one that cannot be read is set aside and named."""
 
 import json
+import random
+import uuid
 import zlib
 from dataclasses import replace
 
-from llmgw import carry, table
-from llmgw.carry import Parts, Seed
+from llmgw import carry, table, views
+from llmgw.carry import MAX_PART_BYTES, Parts, Seed
 from llmgw.catalog import Node
 from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId, RouterId, SpecId
+from llmgw.recent import Recent
 from llmgw.wire import DeviceClaim, Endpoint, LaunchSpec, ModelState, RefusalCode, TableModel
 from llmgw.world import (
     Assignment,
     Failure,
+    HeldCatalog,
     Input,
     InputKind,
     Known,
@@ -127,7 +131,7 @@ def test_a_record_that_a_later_version_can_read_is_whole_again() -> None:
     assert first.world.assignments[REPLICA].unreadable
     again = carry.pack(first.world, CATALOG, {})
     mended = json.loads(zlib.decompress(again.assignments))
-    mended["unreadable"]["m-1"]["raw"] = good
+    mended["unreadable"]["m-1"]["raw"] |= {"attempt": good["attempt"]}
     second = carry.unpack(seed_of(before), replace(again, assignments=zlib.compress(json.dumps(mended).encode())))
     assert second.world.assignments == before.assignments
     assert second.world.unreadable == {}
@@ -158,3 +162,94 @@ def test_one_wish_that_cannot_be_read_drops_no_other() -> None:
 def test_a_catalog_with_lone_surrogates_can_be_carried() -> None:
     parts = carry.pack(world(), {"models": "\ud800"}, {})
     assert carry.unpack(Seed(), parts).catalog_raw == {"models": "\ud800"}
+
+
+# --- budgets -------------------------------------------------------------------------------------------------------
+
+
+def noise(count: int, chars: int = 64) -> list[str]:
+    """Texts that no packing makes smaller."""
+    rng = random.Random(1)
+    return [f"{rng.getrandbits(4 * chars):0{chars}x}" for _ in range(count)]
+
+
+def sizes(parts: Parts) -> dict[str, int]:
+    return {"catalog": len(parts.catalog), "assignments": len(parts.assignments), "rest": len(parts.rest)}
+
+
+def test_recent_events_go_before_the_ages_of_reasons_and_both_before_anything_that_counts() -> None:
+    before = replace(
+        world(),
+        waiting={f"model/{text}": Waiting(f"model/{text}", "no_place", text, 1.0) for text in noise(2000)},
+    )
+    fits = carry.unpack(seed_of(before), carry.pack(before, CATALOG, {"recent": 1}))
+    assert (fits.shed, fits.extra, len(fits.world.waiting)) == ((), {"recent": 1}, 2000)
+    parts = carry.pack(before, CATALOG, {"recent": noise(5000)})
+    opened = carry.unpack(seed_of(before), parts)
+    assert max(sizes(parts).values()) <= MAX_PART_BYTES
+    assert opened.extra == {}
+    assert len(opened.world.waiting) == 2000
+    assert opened.shed == ("recent events, results and refusals: the carried rest passed 256 KiB",)
+    many = {f"model/{text}": Waiting(f"model/{text}", "no_place", text, 1.0) for text in noise(6000)}
+    opened = carry.unpack(seed_of(before), carry.pack(replace(before, waiting=many), CATALOG, {"recent": 1}))
+    assert (opened.extra, opened.world.waiting) == ({}, {})
+    assert [text.split(":")[0] for text in opened.shed] == [
+        "recent events, results and refusals",
+        "the ages of reasons to wait",
+    ]
+    assert replace(opened.world, catalog=None, waiting=before.waiting) == before, "nothing else went"
+
+
+def test_failures_that_were_answered_go_before_open_ones() -> None:
+    tails = noise(3000, 200)
+    answered = [Failure(ReplicaId(t[:40]), NODE, Fingerprint("f"), 5.0, True, 1, t, replaced=True) for t in tails]
+    still_open = Failure(REPLICA, NODE, Fingerprint("f"), 6.0, True, 1, "exit 1", ("a line",))
+    before = replace(world(), failures={MODEL: (*answered, still_open)})
+    opened = carry.unpack(seed_of(before), carry.pack(before, CATALOG, {}))
+    assert [f.text for f in opened.world.failures[MODEL]] == ["exit 1"]
+    assert any(text.startswith("failed attempts that were answered") for text in opened.shed)
+
+
+def test_a_held_catalog_goes_before_the_one_in_force() -> None:
+    big = {"models": [{"name": text, "profiles": [{"name": "p", "engine": "stub"}]} for text in noise(4000)]}
+    other = {"models": [{"name": text, "profiles": []} for text in reversed(noise(4000, 60))]}
+    before = replace(world(), held=HeldCatalog("d", [other], 1.0, "held"))
+    opened = carry.unpack(seed_of(before), carry.pack(before, big, {}))
+    assert opened.world.held is None
+    assert opened.catalog_raw == big
+    assert opened.shed[0].startswith("the catalog that was held")
+
+
+def test_what_counts_is_carried_at_any_size_and_the_status_says_that_it_is_too_much() -> None:
+    replicas = {ReplicaId(text): replace(assignment(text), spec=SpecId(text[::-1])) for text in noise(5000)}
+    before = replace(world(), assignments=replicas)
+    parts = carry.pack(before, CATALOG, {})
+    opened = carry.unpack(seed_of(before), parts)
+    assert opened.world.assignments == replicas
+    assert opened.shed[-1].startswith("no more of assignments, over 256 KiB all the same")
+    shown = views.status(opened.world, Recent(shed=opened.shed), 20.0)
+    assert any("split the fleet" in text for text in shown.warnings)
+
+
+def test_a_thousand_nodes_with_eight_thousand_replicas_fit() -> None:
+    rng, known, replicas = random.Random(2), dict[NodeId, Known](), dict[ReplicaId, Assignment]()
+    for index in range(1000):
+        node, devices = (
+            NodeId(f"gpu-{index:04}"),
+            [DeviceId(f"GPU-{uuid.UUID(int=rng.getrandbits(128))}") for _ in range(8)],
+        )
+        known[node] = Known(f"{rng.getrandbits(128):032x}", str(uuid.UUID(int=rng.getrandbits(128))), tuple(devices))
+        for number, device in enumerate(devices):
+            made = replace(
+                assignment(f"model-{index % 200}-{8 * index + number:x}"),
+                parts=(Part(node, (DeviceClaim(device=device),)),),
+                boot=known[node].boot,
+                stop=None,
+                created_s=1.7e9 + 0.37 * len(replicas),
+            )
+            replicas[made.replica] = made
+    before = replace(world(), known=known, assignments=replicas, sent=dict.fromkeys(replicas, 7))
+    parts = carry.pack(before, CATALOG, {})
+    assert max(sizes(parts).values()) <= MAX_PART_BYTES
+    opened = carry.unpack(seed_of(before), parts)
+    assert (opened.shed, opened.world.assignments) == ((), replicas)

@@ -148,6 +148,7 @@ def settings(state_dir: Path, **changes: object) -> Settings:
         "drain_limit_s": 5.0,
         "max_body_bytes": 64 * MIB,
         "access_log": False,
+        "hold_limit_s": 0.0,
     }
     return Settings(**(values | changes))  # type: ignore[arg-type]  # the tests name what they change
 

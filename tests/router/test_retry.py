@@ -64,7 +64,7 @@ async def test_when_nobody_can_be_reached_the_client_may_come_again_and_resting_
             assert response.status == 503
             assert int(response.headers["Retry-After"]) > 0
             assert (await response.json())["error"]["code"] == "model_unreachable"
-    assert rig.router.traffic.asked == {}
+    assert rig.router.traffic.asks.asked == {}
     async with running(Engine("m-1")) as revived:
         await rig.serve((model("m"),), (revived.endpoint(),), seq=2)
         assert await rig.ask() == (200, {"replica": "m-1"})

@@ -65,7 +65,7 @@ def test_one_request_after_the_other_is_shared_by_weight(weights: list[int], rou
     for _ in range(rounds * sum(weights)):
         taken = take(made.routes["m"])
         counts[taken.use.id] += 1
-        taken.use.in_flight -= 1
+        taken.use.mine -= 1
     for i, weight in enumerate(weights):
         assert abs(counts[f"m-{i}"] - rounds * weight) <= 1 + len(weights)
 
@@ -115,13 +115,13 @@ def test_large_ranks_are_used_evenly() -> None:
 def test_a_newcomer_waits_its_turn_instead_of_catching_up() -> None:
     old = routing(endpoint("m-1"))
     for _ in range(1000):
-        take(old.routes["m"]).use.in_flight -= 1
+        take(old.routes["m"]).use.mine -= 1
     both = routing(endpoint("m-1"), endpoint("m-2"), keep=old)
     turns = []
     for _ in range(10):
         taken = take(both.routes["m"])
         turns.append(taken.use.id)
-        taken.use.in_flight -= 1
+        taken.use.mine -= 1
     assert Counter(turns) == {"m-1": 5, "m-2": 5}
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from llmgw.table import build as build_table
 from llmgw.wire import Endpoint, ModelState
+from router.asks import ASK_KEPT_S, ASK_QUIET_S
 from router.routing import build
-from router.traffic import ASK_QUIET_S, GONE_KEPT_S, Traffic
+from router.traffic import GONE_KEPT_S, Traffic
 from router.uses import Use
 
 from .rig import endpoint, model
@@ -24,8 +25,11 @@ class Scene:
         self.clock = Clock()
         self.traffic = Traffic(self.clock)
 
-    def publish(self, *endpoints: Endpoint, state: ModelState = ModelState.READY) -> None:
-        tables = {"f": build_table((model("m", "chat", state=state),), endpoints)}
+    def publish(
+        self, *endpoints: Endpoint, state: ModelState = ModelState.READY, idle_after_s: float | None = None
+    ) -> None:
+        named = model("m", "chat", state=state).model_copy(update={"idle_after_s": idle_after_s})
+        tables = {"f": build_table((named,), endpoints)}
         self.traffic.install(build(tables, self.clock.now, self.traffic.routing, self.traffic.withdrawn))
 
     def pick(self) -> Use:
@@ -107,21 +111,21 @@ async def test_the_first_ask_after_quiet_is_news_and_those_that_follow_are_not()
     revisions = []
     for pause in (0.0, 1.0, ASK_QUIET_S, ASK_QUIET_S + 0.1):
         scene.clock.now += pause
-        scene.traffic.ask(route)
+        scene.traffic.asks.note(route)
         revisions.append(scene.revision)
     first = revisions[0]
     assert revisions == [first, first, first, first + 1]
-    assert scene.traffic.asked == {"m": scene.clock.now}
+    assert scene.traffic.asks.asked == {"m": scene.clock.now}
 
 
 async def test_an_ask_is_answered_by_the_first_ready_endpoint() -> None:
     scene = Scene()
     scene.publish(state=ModelState.ASLEEP)
-    scene.traffic.ask(scene.traffic.routing.routes["m"])
+    scene.traffic.asks.note(scene.traffic.routing.routes["m"])
     scene.publish(state=ModelState.STARTING)
-    assert list(scene.traffic.asked) == ["m"]
+    assert list(scene.traffic.asks.asked) == ["m"]
     scene.publish(endpoint("m-1"))
-    assert scene.traffic.asked == {}
+    assert scene.traffic.asks.asked == {}
 
 
 async def test_counts_of_what_is_gone_are_readable_for_a_while() -> None:
@@ -132,3 +136,68 @@ async def test_counts_of_what_is_gone_are_readable_for_a_while() -> None:
     scene.clock.now += GONE_KEPT_S
     scene.traffic.forget()
     assert [use.id for use in scene.traffic.everything_used()] == ["m-2"]
+
+
+async def test_an_ask_that_nobody_repeats_is_over_and_that_is_news() -> None:
+    scene = Scene()
+    scene.publish(state=ModelState.ASLEEP)
+    scene.traffic.asks.note(scene.traffic.routing.routes["m"])
+    before = scene.revision
+    scene.clock.now += ASK_KEPT_S - 1
+    scene.traffic.tick()
+    assert (list(scene.traffic.asks.asked), scene.revision) == (["m"], before)
+    scene.clock.now += 1
+    scene.traffic.tick()
+    assert (scene.traffic.asks.asked, scene.revision) == ({}, before + 1)
+
+
+async def test_becoming_idle_and_being_used_again_are_news_once_each() -> None:
+    scene = Scene()
+    scene.publish(endpoint("m-1"), idle_after_s=60.0)
+    revisions = []
+    for pause in (59.0, 1.0, 100.0):
+        scene.clock.now += pause
+        scene.traffic.tick()
+        revisions.append((scene.revision, set(scene.traffic.idle)))
+    first = revisions[0][0]
+    assert revisions == [(first, set()), (first + 1, {("f", "m-1")}), (first + 1, {("f", "m-1")})]
+    use = scene.pick()
+    scene.clock.now += 500.0
+    scene.traffic.tick()
+    assert (scene.revision, scene.traffic.idle) == (first + 2, frozenset()), "the answer takes long, and counts as use"
+    scene.traffic.finish(use)
+    scene.clock.now += 59.0
+    scene.traffic.tick()
+    assert scene.traffic.idle == frozenset(), "idle from the end of the answer on, not from its beginning"
+    scene.clock.now += 1.0
+    scene.traffic.tick()
+    assert scene.traffic.idle == {("f", "m-1")}
+
+
+async def test_an_endpoint_that_nobody_watches_is_never_told_as_idle() -> None:
+    scene = Scene()
+    scene.publish(endpoint("m-1"))
+    scene.clock.now += 1e6
+    scene.traffic.tick()
+    assert scene.traffic.idle == frozenset()
+
+
+async def test_a_waking_takes_as_long_as_the_last_one_did() -> None:
+    scene = Scene()
+    asks = scene.traffic.asks
+
+    def expected_s() -> int:
+        return asks.expected_s(scene.traffic.routing.routes["m"])
+
+    scene.publish(state=ModelState.ASLEEP)
+    asks.note(scene.traffic.routing.routes["m"])
+    assert expected_s() == 10, "the table's word, while nothing better is known"
+    scene.clock.now += 30.0
+    scene.publish(endpoint("m-1"))
+    scene.publish(state=ModelState.ASLEEP)
+    asks.note(scene.traffic.routing.routes["m"])
+    assert expected_s() == 30
+    scene.clock.now += 12.5
+    assert expected_s() == 18
+    scene.clock.now += 60.0
+    assert expected_s() == 10, "it takes longer than the last time"

@@ -36,6 +36,7 @@ def test_every_option_is_read_from_its_variable(tmp_path: Path) -> None:
         "state_dir": tmp_path,
         "token_file": token,
         "metrics_listen": "[::1]:9000",
+        "page_token_file": token,
         "identity": "me",
         "deployment": "d",
         "build_id": "b",

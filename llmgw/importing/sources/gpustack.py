@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft
-from llmgw.importing.kubernetes import A_CONTAINER
+from llmgw.importing.draft import FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, to_fill_in
+from llmgw.importing.kubernetes import image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 from llmgw.problems import quoted
 
@@ -15,9 +15,8 @@ PLANE_PLACES = "the plane places by whole devices, kind and memory"
 
 SPEC: Mapping[str, str] = {
     "gpu_filters": "profiles ask for devices by kind and memory, not by vendor or compute capability",
-    "backend_version": f"{A_CONTAINER} in that version, or make an engine of your own with its `executable`",
-    "image_name": A_CONTAINER,
-    "run_command": A_CONTAINER,
+    "backend_version": "install that version on the nodes, name its `image`, or make an engine of your own of it",
+    "run_command": "write it as a command, with ${llmgw:port}",
     "gpu_selector": PLANE_PLACES,
     "worker_selector": "a pool of nodes is chosen by `pool`",
     "placement_strategy": PLANE_PLACES,
@@ -68,7 +67,7 @@ def read(document: Part) -> CatalogDraft:
     document.lose("draft_models", "a draft model is named in an engine's own arguments, such as --speculative-config")
     for part in document.items():
         if part.key.startswith(".") and not part.is_mapping:
-            part.lose_all("an anchor of YAML: its value is counted where it is used")
+            part.account.change(part.at, "an anchor of YAML: its value counts where it is used")
     return CatalogDraft(tuple(m for entry in document.part("model_sets").items() for m in _offered(entry)))
 
 
@@ -81,12 +80,17 @@ def _offered(entry: Part) -> Iterator[ModelDraft]:
     entry.lose("icon", "pictures have no place in a catalog")
     for part in entry.items():
         if part.key.startswith("."):
-            part.lose_all("an anchor of YAML: its value is counted where it is used")
+            part.account.change(part.at, "an anchor of YAML: its value counts where it is used")
     whys: list[str] = []
     profiles = [profile for spec in entry.part("specs").items() for profile in _profile(spec, whys)]
-    if name is None or not profiles:
+    if name is None:
+        entry.account.drop(entry.at, "it has no name")
+        return
+    if not profiles:
         why = f"none of its specs can be launched: {'; '.join(dict.fromkeys(whys)) or 'it has none'}"
-        entry.account.drop(entry.at, why if name else "it has no name", quoted(name or ""))
+        entry.account.lose((*entry.at, "specs"), why, quoted(name))
+        entry.account.assume(entry.at, FILL_IN)
+        yield ModelDraft(entry.at, name, (to_fill_in(entry.at),), (), 0, 0, metadata=_metadata(entry))
         return
     entry.account.assume(entry.at, "replicas {min: 0, max: 1}: the list says what may run; it sleeps until asked for")
     yield ModelDraft(entry.at, name, tuple(profiles), (), 0, 1, metadata=_metadata(entry))
@@ -114,6 +118,7 @@ def _profile(spec: Part, whys: list[str]) -> Iterator[ProfileDraft]:
         secrets=launch.secrets,
         devices=launch.devices(None),
         weights=launch.weights,
+        image=image_named(spec, "image_name"),
     )
 
 
@@ -123,10 +128,13 @@ def _launched(spec: Part) -> tuple[Launch | None, str]:
     row = ENGINES.get(backend.casefold())
     if row is None:
         return None, f"llmgw has no engine {backend}: make one under `engines`, or use a command"
-    weights, why = _weights(spec)
-    if weights is None:
-        return None, why
+    source = spec.text("source")
+    weights, why = (None, "") if source == "model_scope" else _weights(spec, source)
     launch = launch_of(row, spec.account, spec.at, weights)
+    if source == "model_scope":
+        why = _from_modelscope(launch, spec)
+    if weights is None and why:
+        return None, why
     launch.read(spec.texts("backend_parameters"))
     for variable in spec.part("env").items():
         if variable.key.startswith("GPUSTACK_"):
@@ -137,8 +145,27 @@ def _launched(spec: Part) -> tuple[Launch | None, str]:
     return launch, ""
 
 
-def _weights(spec: Part) -> tuple[str | None, str]:
-    source = spec.text("source")
+MODELSCOPE: Mapping[str, tuple[str, str]] = {
+    "vllm": ("--model", "VLLM_USE_MODELSCOPE"),
+    "sglang": ("--model-path", "SGLANG_USE_MODELSCOPE"),
+}
+"""Engines that fetch from ModelScope by themselves: the flag of the repository, and the variable that says so."""
+
+
+def _from_modelscope(launch: Launch, spec: Part) -> str:
+    """Nothing, or why the engine cannot be told."""
+    told, repository = MODELSCOPE.get(launch.row.name), spec.text("model_scope_model_id")
+    spec.lose("model_scope_file_path", "the engine loads the whole repository")
+    if told is None or repository is None:
+        return "weights from ModelScope cannot be fetched: put them on the nodes and write file:///path"
+    flag, variable = told
+    launch.args += [flag, repository]
+    launch.env[variable] = "true"
+    spec.change("source", "the engine fetches from ModelScope by itself")
+    return ""
+
+
+def _weights(spec: Part, source: str | None) -> tuple[str | None, str]:
     if source in ("huggingface", None) and spec.has("huggingface_repo_id"):
         repository, file = spec.text("huggingface_repo_id"), spec.text("huggingface_filename")
         if file is not None and "*" in file:
@@ -171,11 +198,16 @@ def _speculate(launch: Launch, config: Part) -> None:
 def _deployed(entry: Part) -> Iterator[ModelDraft]:
     entry.lose_each(dict.fromkeys(STATES, STATE))
     name = entry.text("name")
-    metadata = _metadata(entry)
     entry.lose_each(SPEC)
+    if name is None:
+        entry.account.drop(entry.at, "it has no name")
+        return
     launch, why = _launched(entry)
-    if launch is None or name is None:
-        entry.account.drop(entry.at, why if name is not None else "it has no name", quoted(name or ""))
+    if launch is None:
+        entry.account.drop(entry.at, why, quoted(name))
+        entry.account.carry((*entry.at, "name"))
+        entry.account.assume(entry.at, FILL_IN)
+        yield ModelDraft(entry.at, name, (to_fill_in(entry.at),), (), 0, 0)
         return
     replicas = entry.whole("replicas")
     count = 1 if replicas is None else min(replicas, 10_000)
@@ -189,5 +221,6 @@ def _deployed(entry: Part) -> Iterator[ModelDraft]:
         secrets=launch.secrets,
         devices=launch.devices(None if each is None else min(each, 1024)),
         weights=launch.weights,
+        image=image_named(entry, "image_name"),
     )
-    yield ModelDraft(entry.at, name, (profile,), (), count, count, metadata=metadata)
+    yield ModelDraft(entry.at, name, (profile,), (), count, count, metadata=_metadata(entry))

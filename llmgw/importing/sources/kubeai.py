@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
-from llmgw.importing.kubernetes import A_CONTAINER, CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment
+from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
+from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment, image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 
 ENGINES: Mapping[str, str] = {"VLLM": "vllm"}
@@ -16,11 +16,13 @@ NOT_CARRIED: Mapping[str, str] = {
     "cacheProfile": "each node keeps its own copy of the weights",
     "files": "agents place no files: put them on the nodes and name their paths",
     "envFrom": "variables are named one by one",
-    "image": A_CONTAINER,
     "loadBalancing": "routers choose by priority, weight and load",
     "priorityClassName": "the order of Kubernetes' classes is not in this file: set `priority`, higher wins",
     "replicas": "the count lies between minReplicas and maxReplicas",
 }
+
+NOT_ENABLED = "not enabled: replicas 0, so that nothing starts"
+NO_WEIGHTS = "an engine needs weights that can be fetched"
 
 METADATA_FIELDS = ("features", "owner")
 
@@ -56,16 +58,34 @@ def _chart(values: Part) -> Iterator[ModelDraft]:
 def _model(spec: Part, name: str | None, whole: Part, least: int | None) -> Iterator[ModelDraft]:
     """`least` 0: it is listed and not enabled."""
     spec.lose_each(NOT_CARRIED)
-    launch, why = _launched(spec)
-    if launch is None or name is None:
-        whole.account.drop(whole.at, why if name is not None else "it has no name")
+    if name is None:
+        whole.account.drop(whole.at, "it has no name")
         return
+    launch = _launched(spec)
     devices, idle = _devices(launch, spec), spec.number("scaleDownDelaySeconds")
-    low, high = _bounds(spec) if least is None else (0, 0)
-    if least is not None:
-        spec.lose("minReplicas", "not enabled: replicas 0, so that nothing starts")
-        spec.lose("maxReplicas", "not enabled: replicas 0, so that nothing starts")
-    profile = ProfileDraft(
+    low, high = _bounds(spec) if least is None and launch is not None else (0, 0)
+    why_none = NOT_ENABLED if least is not None else FILL_IN
+    if high == 0:
+        spec.lose_each({"minReplicas": why_none, "maxReplicas": why_none})
+    if launch is None:
+        whole.lose("enabled", FILL_IN)
+    yield ModelDraft(
+        whole.at,
+        name,
+        (_profile(whole, spec, launch, devices),),
+        tuple((alias, spec.at) for alias in (launch.names if launch else ())),
+        low,
+        high,
+        idle_timeout_s=idle if idle and low < high else None,
+        metadata={key: value for key in METADATA_FIELDS if (value := spec.whole_as_json(key)) is not None},
+    )
+
+
+def _profile(whole: Part, spec: Part, launch: Launch | None, devices: Devices | None) -> ProfileDraft:
+    if launch is None:
+        whole.account.assume(whole.at, FILL_IN)
+        return to_fill_in(whole.at, devices)
+    return ProfileDraft(
         whole.at,
         "main",
         launch.row.name,
@@ -74,47 +94,39 @@ def _model(spec: Part, name: str | None, whole: Part, least: int | None) -> Iter
         secrets=launch.secrets,
         devices=devices,
         weights=launch.weights,
-    )
-    yield ModelDraft(
-        whole.at,
-        name,
-        (profile,),
-        tuple((alias, spec.at) for alias in launch.names),
-        low,
-        high,
-        idle_timeout_s=idle if idle and low < high else None,
-        metadata={key: value for key in METADATA_FIELDS if (value := spec.whole_as_json(key)) is not None},
+        image=image_named(spec, "image"),
     )
 
 
-def _launched(spec: Part) -> tuple[Launch | None, str]:
-    """The launch, or why there can be none."""
-    engine, url = spec.text("engine"), spec.text("url")
-    if (row := ENGINES.get(engine or "")) is None:
-        known = ", ".join(ENGINES)
-        return (
-            None,
-            f"llmgw has no engine like KubeAI's {engine or 'default'} (it knows {known}): write it as a command",
+def _launched(spec: Part) -> Launch | None:
+    """The launch; None, with the reason noted, where there can be none."""
+    row = ENGINES.get(spec.peek("engine"))
+    weights = source_of(spec.peek("url"), hub=False)
+    if row is None or weights is None:
+        known, scheme = ", ".join(ENGINES), spec.peek("url").partition("://")[0][:20]
+        spec.lose("args", "they are for the engine that it had")
+        spec.lose("env", "they are for the engine that it had")
+        spec.lose("image", "it is for the engine that it had")
+        spec.lose(
+            "engine", f"llmgw has no engine like this one; of KubeAI's it knows {known}" if not row else NO_WEIGHTS
         )
-    weights = source_of(url or "", hub=False)
-    if url is None or weights is None:
-        scheme = (url or "").partition("://")[0][:20] or "nothing"
-        return None, f"weights at {scheme}:// cannot be fetched: put them on the nodes and write file:///path"
+        spec.lose("url", f"weights at {scheme}:// cannot be fetched: put them on the nodes and write file:///path")
+        return None
+    spec.carry("engine", "url")
     launch = launch_of(row, spec.account, spec.at, weights)
     launch.read(spec.texts("args"))
     environment(launch, spec.part("env"))
-    return launch, ""
+    return launch
 
 
-def _devices(launch: Launch, spec: Part) -> Devices | None:
+def _devices(launch: Launch | None, spec: Part) -> Devices | None:
     """`nvidia-gpu-l4:8`: a profile of resources, and how many times it is needed."""
     at = (*spec.at, "resourceProfile")
     name, _, count = (spec.text("resourceProfile") or "").rpartition(":")
     if not name or not count.isdigit() or not 0 < int(count) <= 1024:
         if spec.has("resourceProfile"):
-            spec.account.carried.discard(at)
             spec.account.lose(at, "it is not NAME:COUNT")
-        return launch.devices(None)
+        return launch.devices(None) if launch else None
     if name == "cpu" or name.startswith("cpu-"):
         spec.account.carried.discard(at)
         spec.account.change(at, f"on the CPU; {NO_CPU_SHARE}")

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
 from llmgw.importing.launching import source_of
-from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
 
 OWN_ALWAYS = frozenset({"hosted_vllm", "vllm", "ollama", "ollama_chat", "lm_studio", "llamafile", "xinference"})
@@ -27,8 +26,6 @@ SELF_HOSTED = OWN_ALWAYS | {
     "llama.cpp",
 }
 """Providers that may be one: with an api_base of a private network."""
-
-TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
 
 A_PROXY_S = "a proxy's own setting: llmgw's routers have settings of their own, in docs/processes.md"
 NO_FALLBACK = "a model's profiles are tried in their order; one model does not stand in for another"
@@ -100,13 +97,16 @@ def _sort_in(entry: Part, groups: list[_Public]) -> None:
     """The entry's endpoint, under its public name; endpoints that share a name, or names that share one, are one."""
     params = entry.part("litellm_params")
     name, model = entry.text("model_name"), params.text("model")
-    if name is None or model is None or (why := _not_ours(name, model, params)) is not None:
+    if name is None or model is None or (why := _not_ours(model, params)) is not None:
         entry.account.drop(entry.at, "it has no model_name or no model" if name is None or model is None else str(why))
         return
     for param in params.items():
         if param.key not in ("model", "weight"):
             param.lose_all(PARAMS.get(param.key, UNCHANGED))
     provider, rest = _divided(model)
+    if "*" in name:
+        entry.lose("model_name", "a wildcard is no name: it is called as its backend is")
+        name = rest
     group = next((g for g in groups if _is_of(g, name, provider, rest)), None)
     if group is None:
         group = _Public(entry.at)
@@ -132,13 +132,13 @@ def _divided(model: str) -> tuple[str, str]:
     return (provider, rest) if slash and provider in SELF_HOSTED else ("", model)
 
 
-def _not_ours(name: str, model: str, params: Part) -> str | None:
+def _not_ours(model: str, params: Part) -> str | None:
     """Why the entry describes nothing that llmgw could run."""
     base = params.peek("api_base") or params.peek("base_url")
-    if "*" in name or "*" in model:
+    if "*" in model:
         return "a wildcard stands for names that are not known here: llmgw publishes named models"
     provider, _ = _divided(model)
-    if _is_own(base) or (provider in OWN_ALWAYS and (not base or base.startswith("os.environ/"))):
+    if _is_own(base) or provider in OWN_ALWAYS or (provider and base.startswith("os.environ/")):
         return None
     return "an endpoint of somebody else's: llmgw publishes what it starts, and nothing else"
 
@@ -194,6 +194,5 @@ def _profile(backend: _Backend, document: Part) -> ProfileDraft:
         why = "vllm on 1 whole device: the file does not say how it is launched"
         document.account.assume(backend.at, why)
         return ProfileDraft(backend.at, "vllm", "vllm", devices=Devices(1), weights=weights, weight=backend.weight)
-    why = "the file does not say how it is launched: fill in `command` and devices, then set replicas (0 until then)"
-    document.account.assume(backend.at, why)
-    return ProfileDraft(backend.at, "main", "command", command=TO_FILL_IN, weight=backend.weight)
+    document.account.assume(backend.at, f"the file does not say how it is launched: {FILL_IN}")
+    return replace(to_fill_in(backend.at), weight=backend.weight)

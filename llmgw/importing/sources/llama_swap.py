@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmgw.importing.account import Part
 from llmgw.importing.commands import Started, UnsplittableError, split, started, without_comments
-from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft, identifier
+from llmgw.importing.draft import FILL_IN, TO_FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, identifier
 from llmgw.importing.launching import Launch, launch_of
 from llmgw.importing.macros import Macros, unused
 from llmgw.placeholders import PORT, placeholder
@@ -109,7 +109,6 @@ def _common(document: Part) -> _Common:
             item.lose_all("there is no model of that name")
     for name, at in preloaded:
         if name not in names:
-            document.account.carried.discard(at)
             document.account.lose(at, "there is no model of that name")
     routing = document.part("routing")
     routing.lose("router", BY_DEVICES)
@@ -148,14 +147,23 @@ def _model(
     begun = _with_port(started(argv), entry)
     if begun.note:
         entry.account.change((*entry.at, "cmd"), begun.note)
-    launch = _launch(begun, entry, macros)
-    if begun.engine == "command" and not any(
+    launch, why = _launch(begun, entry, macros)
+    is_told = begun.engine != "command" or any(
         placeholder(PORT) in item for item in (*launch.args, *launch.env.values())
-    ):
-        entry.account.drop(entry.at, f"nothing tells the command its port: put {placeholder(PORT)} into it")
-        return
-    engine = _checked_at(entry, begun.engine, engines)
-    yield _drafted(entry, common, macros, begun, launch, engine)
+    )
+    if not is_told and not why:
+        why = f"nothing tells the command its port: {' '.join(ASSUMED_PORT)} is put behind it"
+        launch.args += ASSUMED_PORT
+    if why:
+        entry.account.lose((*entry.at, "cmd"), why)
+        entry.account.assume(entry.at, FILL_IN)
+    drafted = _drafted(entry, common, macros, begun, launch, _checked_at(entry, begun.engine, engines))
+    if why:
+        entry.lose("ttl", FILL_IN)
+    yield replace(drafted, least=0, most=0, idle_timeout_s=None) if why else drafted
+
+
+ASSUMED_PORT = ("--port", placeholder(PORT))
 
 
 def _with_port(begun: Started, entry: Part) -> Started:
@@ -167,14 +175,19 @@ def _with_port(begun: Started, entry: Part) -> Started:
     return replace(begun, args=tuple(port.sub(lambda _: placeholder(PORT), item) for item in begun.args))
 
 
-def _launch(begun: Started, entry: Part, macros: Macros) -> Launch:
+def _launch(begun: Started, entry: Part, macros: Macros) -> tuple[Launch, str]:
+    """The launch, and why it cannot be the command that the file has (else nothing)."""
     launch = launch_of(begun.engine, entry.account, entry.at)
-    at = (*entry.at, "cmd")
-    launch.read([(item, at) for item in begun.args])
+    at, why = (*entry.at, "cmd"), ""
+    if begun.engine == "command":
+        why = launch.read_command(begun.args, at)
+        launch.args = list(TO_FILL_IN) if why else launch.args
+    else:
+        launch.read([(item, at) for item in begun.args])
     for text, place in entry.texts("env"):
         name, _, value = macros.fill(text).partition("=")
         launch.variable(name.strip(), value, place)
-    return launch
+    return launch, why
 
 
 def _checked_at(entry: Part, engine: str, engines: dict[str, Mapping[str, object]]) -> str:
@@ -183,7 +196,6 @@ def _checked_at(entry: Part, engine: str, engines: dict[str, Mapping[str, object
     if path is None or path == "/health":
         return engine
     if not path.startswith("/"):
-        entry.account.carried.discard((*entry.at, "checkEndpoint"))
         entry.lose("checkEndpoint", "an engine is always asked whether it is up")
         return engine
     name = identifier(f"{engine}-{path.strip('/') or 'root'}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
 from llmgw.importing.kubernetes import (
     A_CONTAINER,
     CLUSTER_ONLY,
@@ -11,6 +11,7 @@ from llmgw.importing.kubernetes import (
     NO_VOLUMES,
     environment,
     host_memory,
+    image_named,
     secret_name,
 )
 from llmgw.importing.launching import Launch, launch_of, source_of, unfillable
@@ -36,12 +37,10 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
     "enforceEager": ("--enforce-eager", "--no-enforce-eager"),
 }
 
+NO_WEIGHTS = "its modelURL is no repository of the hub and no absolute path: nothing that could be loaded"
 NO_AUTOSCALING = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 
 NOT_CARRIED: Mapping[str, str] = {
-    "repository": A_CONTAINER,
-    "tag": A_CONTAINER,
-    "image": A_CONTAINER,
     "imagePullPolicy": A_CONTAINER,
     "imagePullSecret": A_CONTAINER,
     "requestCPU": NO_CPU_SHARE,
@@ -114,24 +113,11 @@ def read(document: Part) -> CatalogDraft:
     models: dict[str, ModelDraft] = {}
     for spec in engines.part("modelSpec").items():
         for model in _model(spec):
-            models[model.name] = _together(models[model.name], model, spec) if model.name in models else model
+            if model.name in models:
+                spec.account.change((*spec.at, "modelURL"), JOINED)
+                model = joined(models[model.name], model)
+            models[model.name] = model
     return CatalogDraft(tuple(models.values()))
-
-
-def _together(first: ModelDraft, second: ModelDraft, spec: Part) -> ModelDraft:
-    """Two specs that serve one name: one model with a profile for each."""
-    spec.account.change(
-        (*spec.at, "replicaCount"),
-        "another entry serves the same name: the counts are added, and the profiles are tried in their order",
-    )
-    return ModelDraft(
-        first.at,
-        first.name,
-        (*first.profiles, *second.profiles),
-        (*first.aliases, *second.aliases),
-        first.least + second.least,
-        first.most + second.most,
-    )
 
 
 def _model(spec: Part) -> Iterator[ModelDraft]:
@@ -139,7 +125,11 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
     title, source = spec.text("name"), spec.text("modelURL")
     weights = source_of(source or "")
     if source is None or weights is None or unfillable(source):
-        spec.account.drop(spec.at, "its modelURL is no repository of the hub and no absolute path: nothing to load")
+        spec.account.drop(spec.at, NO_WEIGHTS if title else "it has no name and no modelURL that can be used")
+        if title:
+            spec.account.carry((*spec.at, "name"))
+            spec.account.assume(spec.at, FILL_IN)
+            yield ModelDraft(spec.at, title, (to_fill_in(spec.at),), (), 0, 0)
         return
     launch = launch_of("vllm", spec.account, spec.at, weights)
     _configured(launch, spec.part("vllmConfig"))
@@ -157,8 +147,12 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
         devices=_devices(launch, spec),
         host_memory=host_memory(spec, "requestMemory"),
         weights=weights,
+        image=image_named(spec, "repository", "tag") if spec.has("repository") else image_named(spec, "image"),
     )
     name, *others = launch.names or [source]
+    if name.startswith("/") and title:
+        spec.change("modelURL", "clients call it by this path there, which no name can be here")
+        name = title
     aliases = [(alias, spec.at) for alias in others] + ([(title, (*spec.at, "name"))] if title else [])
     yield ModelDraft(spec.at, name, (profile,), tuple(aliases), count, count)
 
@@ -179,7 +173,6 @@ def _devices(launch: Launch, spec: Part) -> Devices | None:
     stated = spec.whole("requestGPU")
     kind = spec.text("requestGPUType")
     if kind is not None:
-        spec.account.carried.discard((*spec.at, "requestGPUType"))
         spec.lose("requestGPUType", "it names a resource of Kubernetes: give the kind of device in `accelerators`")
     return launch.devices(None if stated is None else min(stated, 1024))
 

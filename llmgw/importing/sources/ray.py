@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import CatalogDraft, Devices, ModelDraft, ProfileDraft
+from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
 from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, devices_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 
@@ -49,6 +49,9 @@ APPLICATION: Mapping[str, str] = {
 }
 
 
+ONE_CONFIG = ("llm_config", "prefill_config", "decode_config")
+
+
 def reads(raw: Mapping[str, object]) -> bool:
     return bool(
         {"model_loading_config", "engine_config", "applications"} & set(raw)
@@ -58,7 +61,14 @@ def reads(raw: Mapping[str, object]) -> bool:
 
 
 def read(document: Part) -> CatalogDraft:
-    return CatalogDraft(tuple(_models(document)))
+    models: dict[str, ModelDraft] = {}
+    for model in _models(document):
+        if model.name in models:
+            document.account.change((*model.at, "model_loading_config", "model_id"), JOINED)
+            models[model.name] = joined(models[model.name], model)
+        else:
+            models[model.name] = model
+    return CatalogDraft(tuple(models.values()))
 
 
 def _models(part: Part) -> Iterator[ModelDraft]:
@@ -85,12 +95,12 @@ def _models(part: Part) -> Iterator[ModelDraft]:
 
 def _listed(args: Part) -> Iterator[ModelDraft]:
     """The models of a Serve application: configurations, or names of files that hold them."""
-    for key in ("llm_configs", "models"):
-        for item in args.part(key).items():
-            if item.is_mapping:
-                yield from _models(item)
-            else:
-                item.lose_all("its configuration is a file of its own: import that file")
+    listed = [item for key in ("llm_configs", "models") for item in args.part(key).items()]
+    for item in (*listed, *(args.part(key) for key in ONE_CONFIG if args.has(key))):
+        if item.is_mapping:
+            yield from _models(item)
+        else:
+            item.lose_all("its configuration is a file of its own: import that file")
 
 
 # --- LLMConfig -----------------------------------------------------------------------------------------------------
@@ -107,8 +117,7 @@ def _configured(part: Part) -> Iterator[ModelDraft]:
     loading.lose("tokenizer_source", "an engine takes its tokenizer from `--tokenizer` in args")
     weights = source_of(source or name or "") if not loading.has("model_source") or source else None
     if name is None or weights is None or engine != "vLLM":
-        why = "it has no model_id" if name is None else f"llmgw has no engine {engine}" if weights else NO_WEIGHTS
-        part.account.drop(part.at, why)
+        yield from _unlaunched(part, name, NO_WEIGHTS if engine == "vLLM" else f"llmgw has no engine {engine}")
         return
     launch = launch_of("vllm", part.account, part.at, weights)
     _arguments(launch, part.part("engine_kwargs"))
@@ -123,6 +132,17 @@ def _configured(part: Part) -> Iterator[ModelDraft]:
 NO_WEIGHTS = "its weights have no source that can be fetched: put them on the nodes and write file:///path"
 
 
+def _unlaunched(part: Part, name: str | None, why: str) -> Iterator[ModelDraft]:
+    """A model of 0 replicas, of which the name alone is carried over."""
+    holder = "model_loading_config" if part.has("model_loading_config") else "engine_config"
+    part.account.drop(part.at, why if name is not None else "it has no model_id")
+    if name is None:
+        return
+    part.account.carry((*part.at, holder, "model_id"))
+    part.account.assume(part.at, FILL_IN)
+    yield ModelDraft(part.at, name, (to_fill_in(part.at),), (), 0, 0)
+
+
 def _kind(devices: Devices | None, kind: str | None) -> Devices | None:
     """`A10G`, `NVIDIA_H100`, `A100-80G`."""
     if devices is None or kind is None:
@@ -134,7 +154,9 @@ def _arguments(launch: Launch, kwargs: Part) -> None:
     """vLLM's options as Python names: `max_model_len: 2048` → `--max-model-len 2048`."""
     for option in kwargs.items():
         name = option.key.replace("_", "-")
-        if option.raw is None:
+        if option.key == "kv_transfer_config":
+            option.lose_all("replicas have no roles: prefill and decode are not told apart")
+        elif option.raw is None:
             option.lose_all("null leaves it at the engine's default")
         elif isinstance(option.raw, bool):
             option.account.carry(option.at)
@@ -190,7 +212,7 @@ def _older(part: Part) -> Iterator[ModelDraft]:
     weights = source_of(config.text("hf_model_id") or name or "")
     if engine not in (None, "VLLMEngine") or name is None or weights is None:
         why = f"llmgw has no engine like {engine}" if engine not in (None, "VLLMEngine") else NO_WEIGHTS
-        part.account.drop(part.at, why)
+        yield from _unlaunched(part, name, why)
         return
     launch = launch_of("vllm", part.account, part.at, weights)
     if (longest := config.text("max_total_tokens")) is not None:

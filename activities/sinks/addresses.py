@@ -1,0 +1,61 @@
+"""From an endpoint's URL to the `IP:PORT` that routers without a resolver of their own take."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from llmgw.ids import ReplicaId
+from llmgw.wire import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Addresses by endpoint; and why the others have none."""
+
+    addresses: Mapping[ReplicaId, str]
+    left_out: Mapping[ReplicaId, str]
+
+
+async def resolve(endpoints: Iterable[Endpoint], known: Mapping[ReplicaId, str]) -> Resolved:
+    """`known`: addresses that need not be looked up again. One host that is not known spoils only its own endpoints."""
+    endpoints = tuple(endpoints)
+    missing = {host for e in endpoints if e.id not in known and (host := urlsplit(e.url).hostname)}
+    hosts = dict(zip(missing, await asyncio.gather(*map(_lookup, missing)), strict=True))
+    addresses, left_out = dict[ReplicaId, str](), dict[ReplicaId, str]()
+    for endpoint in endpoints:
+        parts = urlsplit(endpoint.url)
+        address = known.get(endpoint.id) or hosts.get(parts.hostname or "")
+        if parts.scheme != "http" or parts.path not in ("", "/"):
+            left_out[endpoint.id] = f"{endpoint.url} is no plain http://HOST:PORT"
+        elif not address:
+            left_out[endpoint.id] = f"the name {parts.hostname} is not known on this host"
+        else:
+            addresses[endpoint.id] = address if endpoint.id in known else f"{address}:{parts.port or 80}"
+    return Resolved(addresses, left_out)
+
+
+async def _lookup(host: str) -> str:
+    """The address as it is written before a port; empty when the name is not known. IPv4 goes first."""
+    try:
+        return _written(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ""
+    first = min(found, key=lambda info: info[0] is not socket.AF_INET)
+    return _written(ipaddress.ip_address(str(first[4][0])))
+
+
+def _written(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def split(address: str) -> tuple[str, int]:
+    """IP without brackets, and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,270 @@
+"""The sink of all routers that keep no token: the workers keep it for them, in a file (`activities.sinks.book`).
+
+A kind gives two things: how its router is told, and what it holds. Everything else is here: fencing, the base of a
+difference, what is leaving and when it is idle, and telling the state as our own router would. Never used by the
+native kind, which refuses old tokens itself.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+from activities.outward import RefusedError
+from activities.sinks.addresses import resolve
+from activities.sinks.book import Book, Place, leaving_after
+from activities.sinks.sink import Engines, Heard, RouterError
+from llmgw import table as tables
+from llmgw.calls import Delta, PublishCall
+from llmgw.fencing import Fence, compare
+from llmgw.ids import ReplicaId
+from llmgw.observation import Target
+from llmgw.sentences import names_shown
+from llmgw.table import Table, TableChange
+from llmgw.wire import (
+    EndpointUse,
+    EngineUsage,
+    ErrorCode,
+    ErrorReply,
+    HeldTable,
+    RouterState,
+    RouterTable,
+    TableReply,
+    Token,
+)
+
+TELL_LIMIT_S = 2.6
+"""Under the lane's own limit of 3 s."""
+LOOK_EVERY_S = 1.0
+LOOK_WHILE_LEAVING_S = 0.25
+LOOK_SHARE = 10
+"""A look that takes long is made less often: at most this share of the time goes into it."""
+ENGINES_EVERY_S = 20.0
+"""How often engines are asked for the use of endpoints whose router tells nothing."""
+FORGOTTEN_AFTER_S = 3600.0
+"""A withdrawn endpoint of which nothing more is heard is forgotten then."""
+DIFFERS = "differs"
+"""In place of a digest: the router holds something that no table of ours is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a router holds, beside its book."""
+
+    instance: str
+    """The process that answers; another one may hold less."""
+    differs: str = ""
+    """What it holds otherwise than the book says, in words; empty: exactly the book."""
+    use: Mapping[ReplicaId, EngineUsage] | None = field(default_factory=dict)
+    """What the router tells of the use of its endpoints, leaving ones too. One it cannot tell of is left out. None: no
+    request ever goes through it."""
+    let_go_after_s: float = 0.0
+    """For a leaving endpoint that the router cannot tell of: how long the router may go on picking it."""
+
+
+class Control(Protocol):
+    """One router of a kind."""
+
+    async def tell(self, book: Book, before: Book | None) -> None:
+        """Make the router hold `book`: withdrawn endpoints are no longer picked when this returns. `before`: what it
+        is known to hold; None: whatever it holds. Raises `RouterError`."""
+        ...
+
+    async def look(self, book: Book) -> Look:
+        """What the router holds now. Raises `RouterError` when it does not answer."""
+        ...
+
+    async def sweep(self, book: Book, idle: frozenset[ReplicaId]) -> frozenset[ReplicaId]:
+        """Take leaving endpoints that are idle out of the router; those of which nothing is left there."""
+        ...
+
+
+class KeptSink:
+    def __init__(self, control: Callable[[Place], AbstractAsyncContextManager[Control]]) -> None:
+        self._control = control
+
+    async def patch(self, call: PublishCall) -> TableReply:
+        """Apply the difference to what the book holds."""
+        if call.delta is None:
+            raise ValueError("a patch needs a delta")
+        return await self._tell(call, call.delta)
+
+    async def put(self, call: PublishCall, table: RouterTable) -> TableReply:
+        """Bring the router to `table`, whatever it holds."""
+        return await self._tell(call, table)
+
+    async def _tell(self, call: PublishCall, offer: Delta | RouterTable) -> TableReply:
+        place = Place.of_call(call)
+        try:
+            async with (
+                asyncio.timeout(TELL_LIMIT_S),
+                place.writing(TELL_LIMIT_S) as mine,
+                self._control(place) as control,
+            ):
+                if not mine:
+                    raise RouterError("another worker is telling it")
+                before = place.read()
+                _refuse(call.token, before)
+                table = _made(offer, before)
+                book = await _next(call.token, table, before, anew=isinstance(offer, RouterTable))
+                place.write(book)  # first: from now on nothing older is taken
+                await control.tell(book, before if isinstance(offer, Delta) else None)
+                look = await control.look(book)
+        except TimeoutError:
+            raise RouterError("it did not do as it was told in time") from None
+        if look.differs:
+            raise RouterError(f"it does not hold what it was told: {look.differs}")
+        draining = tuple(id_ for id_ in sorted(book.leaving) if _in_flight(look, id_) != 0)
+        return TableReply(token=book.token, digest=book.digest, draining=draining)
+
+    async def watch(self, fleet: str, target: Target, engines: Engines) -> AsyncGenerator[Heard, None]:
+        """Look at the router as long as it answers; take idle endpoints out of it, which is harmless twice."""
+        place, asked = Place.of_target(target), _Asked(engines)
+        async with self._control(place) as control:
+            revision = 0
+            while True:
+                begun = time.monotonic()
+                async with place.writing(0.0) as mine:
+                    # Somebody tells it right now: what it holds in between says nothing.
+                    heard = await self._look(fleet, place, control, asked, revision) if mine else Heard()
+                yield heard
+                revision += 1
+                busy = heard.state is None or any(u.withdrawn for u in heard.state.use)
+                pause_s = LOOK_WHILE_LEAVING_S if busy else LOOK_EVERY_S
+                await asyncio.sleep(max(pause_s, LOOK_SHARE * (time.monotonic() - begun)))
+
+    async def _look(self, fleet: str, place: Place, control: Control, asked: "_Asked", revision: int) -> Heard:
+        book = place.read()
+        if book is None:
+            return Heard(RouterState(instance="", revision=revision), "the workers' file for it is missing: told anew")
+        look = await control.look(book)
+        use = {} if look.use is None else await asked.complete(book, look.use, look.let_go_after_s)
+        now_s = time.time()
+        idle = frozenset(
+            id_
+            for id_, gone in book.leaving.items()
+            if look.use is None or use[id_].in_flight == 0 or now_s - gone.at_s > FORGOTTEN_AFTER_S
+        )
+        if idle and (swept := await control.sweep(book, idle)):
+            place.write(book.without(swept))
+        held = book.held if not look.differs else HeldTable(token=book.token, digest=DIFFERS)
+        state = RouterState(
+            router=place.router,
+            instance=look.instance,
+            revision=revision,
+            tables={book.token.fleet: held},
+            use=tuple(
+                EndpointUse(
+                    id=id_,
+                    in_flight=1 if used.in_flight is None else used.in_flight,
+                    idle_s=used.idle_s or 0.0,
+                    withdrawn=id_ in book.leaving,
+                    fleet=fleet,
+                )
+                for id_, used in sorted(use.items())
+            ),
+        )
+        return Heard(state, _trouble(book, look))
+
+
+def _trouble(book: Book, look: Look) -> str:
+    said = [f"holds something else: {look.differs}"] if look.differs else []
+    if book.left_out:
+        reasons = sorted(set(book.left_out.values()))
+        said.append(f"left out: {names_shown(sorted(book.left_out))} ({names_shown(reasons)})")
+    return "; ".join(said)
+
+
+# --- fencing and tables --------------------------------------------------------------------------------------------
+
+
+def _refuse(token: Token, before: Book | None) -> None:
+    """`RefusedError` for a token that is older than the book's, or another owner's."""
+    held = None if before is None else before.token
+    match compare(token, held):
+        case Fence.NEWER | Fence.SAME:
+            return
+        case Fence.STALE:
+            raise _refusal(409, ErrorReply(code=ErrorCode.STALE_TOKEN, message="a newer token was told", held=held))
+        case Fence.FOREIGN if held is not None and held.fleet != token.fleet:
+            raise RouterError(
+                f"its file belongs to fleet {held.fleet}: give each fleet a router, or a file, of its own"
+            )
+        case Fence.FOREIGN:
+            raise _refusal(403, ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="another installation's", held=held))
+        case never:
+            assert_never(never)
+
+
+def _refusal(status: int, reply: ErrorReply) -> RefusedError:
+    return RefusedError(status, reply, reply.message)
+
+
+def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
+    """The table an offer makes. `RefusedError` when it is not the difference to what the book holds."""
+    if isinstance(offer, RouterTable):
+        return tables.build(offer.models, offer.endpoints)
+    differs = ErrorReply(code=ErrorCode.BASE_DIFFERS, message="something else was told last")
+    if before is None or before.digest not in (offer.base, offer.digest):
+        raise _refusal(409, differs)
+    change = TableChange(offer.put_models, offer.drop_models, offer.put_endpoints, offer.drop_endpoints)
+    made = before.table if before.digest == offer.digest else tables.apply(before.table, change)
+    if made.digest != offer.digest:
+        raise _refusal(409, differs)
+    return made
+
+
+async def _next(token: Token, table: Table, before: Book | None, *, anew: bool) -> Book:
+    """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
+    known = {}
+    if before is not None and not anew:
+        same = (id_ for id_, e in table.endpoints.items() if (b := before.endpoints.get(id_)) and b.url == e.url)
+        known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
+    found = await resolve(table.endpoints.values(), known)
+    book = Book(
+        token=token,
+        digest=table.digest,
+        total=table.total,
+        models=dict(table.models),
+        endpoints=dict(table.endpoints),
+        addresses=dict(found.addresses),
+        left_out=dict(found.left_out),
+    )
+    return book.model_copy(update={"leaving": leaving_after(before, book, time.time())})
+
+
+def _in_flight(look: Look, id_: ReplicaId) -> int | None:
+    """Requests in flight as far as the router tells; None: it does not."""
+    if look.use is None:
+        return 0
+    used = look.use.get(id_)
+    return None if used is None else used.in_flight
+
+
+# --- what the router does not tell ---------------------------------------------------------------------------------
+
+
+class _Asked:
+    """Completes what a router tells of use by what the engines say themselves."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._last: Mapping[ReplicaId, EngineUsage] = {}
+        self._asked_s = float("-inf")
+
+    async def complete(
+        self, book: Book, told: Mapping[ReplicaId, EngineUsage], let_go_after_s: float
+    ) -> Mapping[ReplicaId, EngineUsage]:
+        """Use of every endpoint, the leaving ones asked each time. Nobody can tell: busy."""
+        now_s = time.monotonic()
+        silent = [id_ for id_ in book.endpoints if id_ not in told]
+        if silent and now_s - self._asked_s >= ENGINES_EVERY_S:
+            self._asked_s, self._last = now_s, await self._engines(silent)
+        leaving = [id_ for id_ in book.leaving if id_ not in told]
+        early = {id_ for id_ in leaving if time.time() - book.leaving[id_].at_s < let_go_after_s}
+        said = await self._engines([id_ for id_ in leaving if id_ not in early]) if len(early) < len(leaving) else {}
+        found = {id_: self._last.get(id_, EngineUsage()) for id_ in silent}
+        found |= {id_: said.get(id_, EngineUsage()) for id_ in leaving}
+        return {**found, **told}

@@ -1,0 +1,104 @@
+"""A plan as a tree: what changes in the catalog, then model by model what is done, and what cannot be foreseen."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from cli.tables import word
+from llmgw.foresight import Foresight, ModelOutlook, Step, StepKind
+from llmgw.sentences import counted
+
+SAID: Mapping[StepKind, tuple[str, str]] = {
+    StepKind.START: ("start", "green"),
+    StepKind.STOP: ("stop", "red"),
+    StepKind.MOVE: ("move", "yellow"),
+    StepKind.REPLACE: ("replace", "yellow"),
+    StepKind.EVICT: ("evict", "red"),
+}
+"""Each kind of step: its word, and its colour."""
+
+
+def plan_page(found: Foresight, command: str) -> RenderableType:
+    """`command` puts the planned catalog in force."""
+    if found.judgement not in ("accepted", "unchanged"):
+        text = found.text.removeprefix(f"{found.judgement}: ")
+        return Group(
+            Text.assemble("It would be ", word(found.judgement), f": {text}"), *_items("Problems", found.problems)
+        )
+    return Group(
+        _headline(found),
+        *_items("In the catalog", found.differences),
+        *_outlooks(found),
+        *_items("Without any endpoint for a while", _downs(found)),
+        *_items("Weights to fetch", (f"{f.source} on {f.node} ({', '.join(f.models)})" for f in found.fetches)),
+        *_items("Under way already", found.under_way),
+        *_items("Not foreseen", found.unforeseen),
+        Text(),
+        Text.assemble(("As it is shown here: ", "dim"), f"{command} --plan {found.hash}"),
+    )
+
+
+def _headline(found: Foresight) -> Text:
+    if found.is_empty:
+        return Text("Nothing would be started or stopped.", "bold")
+    counts = (Text.assemble(f"{number} to ", SAID[kind]) for kind in StepKind if (number := found.counts.get(kind, 0)))
+    return Text.assemble(("What it leads to: ", "bold"), Text(", ").join(counts))
+
+
+def _items(title: str, texts: Iterable[str]) -> Iterable[RenderableType]:
+    """A section, left out when there is nothing in it."""
+    tree = Tree(Text(title, "bold"), guide_style="dim")
+    for text in texts:
+        tree.add(Text(text))
+    return (Text(), tree) if tree.children else ()
+
+
+def _outlooks(found: Foresight) -> Iterable[RenderableType]:
+    tree = Tree(Text("Models", "bold"), guide_style="dim")
+    for outlook in found.models:
+        branch = tree.add(_outlook(outlook))
+        for step in outlook.steps:
+            branch.add(_step(step))
+        if outlook.waits:
+            branch.add(Text.assemble(("waits", "yellow"), f": {outlook.waits}"))
+    if not tree.children:
+        return ()
+    if found.unchanged:
+        tree.add(Text(f"{counted(found.unchanged, 'other model')} as before", "dim"))
+    return (Text(), tree)
+
+
+def _outlook(outlook: ModelOutlook) -> Text:
+    head = Text.assemble((outlook.model, "bold"))
+    if outlook.leaves:
+        return head.append(f"  leaves; {counted(outlook.endpoints_before, 'endpoint')} withdrawn at once")
+    text = f"  {outlook.endpoints_before} → {counted(outlook.endpoints_after, 'endpoint')}"
+    if outlook.endpoints_after < outlook.wanted:
+        text += f" of {outlook.wanted} wanted"
+    if 0 < outlook.least < outlook.endpoints_before:
+        text += f", never fewer than {outlook.least}"
+    return head.append(text)
+
+
+def _step(step: Step) -> Text:
+    said, style = SAID[step.kind]
+    devices = f", {counted(len(step.devices), 'device')}" if step.devices else ""
+    match step.kind:
+        case StepKind.START:
+            what = f" {step.replica} on {step.node} ({step.profile}{devices})"
+        case StepKind.STOP | StepKind.EVICT:
+            what = f" {step.replica} on {step.node}"
+        case StepKind.REPLACE:
+            what = f" {step.replaces} by {step.replica} on {step.node} ({step.profile}{devices})"
+        case StepKind.MOVE:
+            what = f" {step.replaces} from {step.from_node} to {step.node} as {step.replica} ({step.profile}{devices})"
+    return Text.assemble((f"{step.order}. ", "dim"), (said, style), what, (f": {step.why}" if step.why else "", "dim"))
+
+
+def _downs(found: Foresight) -> Iterable[str]:
+    for outlook in found.models:
+        if outlook.down_starts:
+            starts = counted(outlook.down_starts, "engine start")
+            yield f"{outlook.model}: until its old engine has stopped, and for {starts}"
