@@ -7,11 +7,10 @@ plan for all, and nothing is placed that is not asked for in the end.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from llmgw import attempts, demand
+from llmgw import attempts, demand, rolling
 from llmgw.catalog import Accelerators, Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import DeviceId, NodeId
-from llmgw.launches import fingerprints
 from llmgw.placing.need import Ask, Need, Request
 from llmgw.rendering import unnameable, weights_of
 from llmgw.world import Assignment
@@ -23,7 +22,7 @@ class Wording:
     """Profiles in the words of placing, each worked out once. `vendors`: those of the fleet's devices."""
 
     def __init__(self, catalog: Catalog, vendors: Iterable[str]) -> None:
-        self._catalog, self._vendors = catalog, sorted(vendors)
+        self.catalog, self._vendors = catalog, sorted(vendors)
         self._needs: dict[int, tuple[Profile, Need]] = {}
         self._namers: dict[str, tuple[str, ...]] = {}
 
@@ -40,7 +39,7 @@ class Wording:
             return ()
         found = self._namers.get(profile.engine)
         if found is None:
-            found = tuple(v for v in self._vendors if unnameable(profile, self._catalog, v) is None)
+            found = tuple(v for v in self._vendors if unnameable(profile, self.catalog, v) is None)
             found = () if len(found) == len(self._vendors) else found or (NO_VENDOR,)
             self._namers[profile.engine] = found
         return found
@@ -97,41 +96,40 @@ def request_of(
     )
 
 
-def requests(draft: Draft, catalog: Catalog, wording: Wording, never: frozenset[NodeId]) -> list[Request]:
-    """Every model's request; of many the count is 0. `never`: nodes that get nothing new."""
+def requests(
+    draft: Draft, catalog: Catalog, wording: Wording, crashing: frozenset[NodeId] = frozenset()
+) -> list[Request]:
+    """Every model's request; of many the count is 0. `crashing`: nodes that are left out."""
     alive = by_model(a for a in draft.assignments.values() if a.stop is None or not a.stop.commanded)
-    return [_expected(draft, catalog, wording, model, alive.get(model.name, ()), never) for model in catalog.models]
+    return [_expected(draft, wording, model, alive.get(model.name, ()), crashing) for model in catalog.models]
 
 
 def _expected(
-    draft: Draft,
-    catalog: Catalog,
-    wording: Wording,
-    model: Model,
-    alive: Sequence[Assignment],
-    never: frozenset[NodeId],
+    draft: Draft, wording: Wording, model: Model, alive: Sequence[Assignment], crashing: frozenset[NodeId]
 ) -> Request:
-    wanted = demand.desired(draft.world, model, draft.now_s)
-    current = fingerprints(catalog).of[model.name]
+    wanted = max(0, demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model))
+    version = rolling.version(draft, model)
+    current, profiles = version.prints, version.model.profiles
     good = sum(1 for a in alive if demand.why_moves(draft, a, current) is None)
-    missing = max(0, wanted - good)
+    canary = model.canary if model.name in draft.world.good and not version.back else None
+    missing = max(0, (wanted if canary is None else min(wanted, canary.replicas)) - good)
     if not missing:
-        return request_of(wording, model, model.profiles, count=0, desired=wanted)
+        return request_of(wording, model, profiles, count=0, desired=wanted)
     there = sum(1 for a in alive if not demand.is_displaced(draft, a) and not demand.is_lost(draft, a))
     urgent = max(0, min(missing, wanted - there))
     failures = attempts.counted(draft.world, model, draft.failures.get(model.name, ()))
     failed = attempts.open_failures(failures)
     due = sum(1 for f in failed if attempts.due_s(f) <= draft.now_s)
     count = min(missing, urgent + demand.slack(wanted), due + max(0, missing - len(failed)))
-    limit = catalog.policy.max_attempts
-    left = [model.profiles[n] for print_, n in current.items() if not attempts.given_up(failures, print_, limit)]
+    limit = wording.catalog.policy.max_attempts
+    left = [profiles[n] for print_, n in current.items() if not attempts.given_up(failures, print_, limit)]
     return request_of(
         wording,
         model,
-        left or model.profiles,
+        left or profiles,
         count=count if left else 0,
         urgent=min(urgent, count),
         desired=wanted,
         avoid=frozenset(f.node for f in failures),
-        never=never,
+        never=crashing,
     )

@@ -229,7 +229,7 @@ def is_displaced(draft: Draft, assignment: Assignment) -> bool:
 
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
-    if is_displaced(draft, assignment) and assignment.stop is not None:
+    if assignment.stop is not None and is_displaced(draft, assignment):
         return StopCause.DISPLACED, assignment.stop.text
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"

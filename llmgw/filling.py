@@ -1,7 +1,6 @@
 """Filling what models lack: models by priority, profiles in order, failed attempts at their time, places by fit."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,15 +31,14 @@ def fill(draft: Draft) -> None:
         return
     groups = by_model(draft.sorted_assignments())
     crashing = frozenset(crashes.crashing_nodes(draft))
-    ground = Ground(draft, catalog, crashing)
+    ground = Ground.of(draft, catalog, crashing)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
         alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            there = Counter(a.node for a in mine)
-            _Filling(draft, catalog, ground, model, there, rolling.version(draft, model), crashing).run(alive)
+            _Filling(draft, catalog, ground, model, rolling.version(draft, model), crashing).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -84,13 +82,12 @@ class _NotFound:
 
 @dataclass
 class _Filling:
-    """One model in this pass. `there`: how many of its replicas each node has."""
+    """One model in this pass."""
 
     draft: Draft
     catalog: Catalog
     ground: Ground
     model: Model
-    there: Counter[NodeId]
     version: Version
     crashing: frozenset[NodeId]
     """Nodes on which many models failed."""
@@ -211,7 +208,6 @@ class _Filling:
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)
-        self.there[assignment.node] -= 1
         self._assign(found, None)
         return True
 
@@ -235,7 +231,6 @@ class _Filling:
         self.draft.specs[spec_id] = spec
         self.draft.place(assignment)
         self.ground.take(assignment)
-        self.there[view.node.id] += 1
 
     def _attempt(self, print_: Fingerprint, follows: Failure | None) -> int:
         """Which attempt in a row this is; the failure it follows is answered."""

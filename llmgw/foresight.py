@@ -309,7 +309,7 @@ def _is_own_doing(stopped: Assignment) -> bool:
     return stopped.stop is None or stopped.stop.cause in set(StopCause) - _FOR_OTHERS
 
 
-_FOR_OTHERS = frozenset(cause for cause in StopCause if cause.value in ("evicted", "preempted", "yields"))
+_FOR_OTHERS = frozenset({StopCause.DISPLACED})
 """Causes that lie with another model."""
 
 

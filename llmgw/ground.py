@@ -48,8 +48,8 @@ class Spot:
 class Ground:
     draft: Draft
     catalog: Catalog
-    never: frozenset[NodeId] = frozenset()
-    """Nodes that get nothing new."""
+    crashing: frozenset[NodeId] = frozenset()
+    """Nodes on which many models failed: nothing goes there."""
     _wording: asking.Wording = field(init=False)
     _made: Field | None = None
     _reserved: defaultdict[ModelName, list[Holding]] = field(default_factory=lambda: defaultdict(list))
@@ -58,6 +58,10 @@ class Ground:
     _leaves: dict[tuple[ModelName, int], list[ReplicaId]] = field(default_factory=dict)
     """Who gives way to a model on a node once it takes the place."""
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, draft: Draft, catalog: Catalog, crashing: frozenset[NodeId] = frozenset()) -> "Ground":
+        return cls(draft, catalog, crashing)
 
     # --- the field ---
 
@@ -73,7 +77,7 @@ class Ground:
         percent = self.catalog.policy.max_shared_percent
         sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
         self._wording = asking.Wording(self.catalog, {slot.vendor for site in sites for slot in site.slots})
-        wanted = asking.requests(self.draft, self.catalog, self._wording, self.never)
+        wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
         made = Field(sites, wanted)
         groups = by_node(self.draft.assignments.values())
@@ -168,8 +172,9 @@ class Ground:
         made = self.all
         before = self._wanted.get(model.name)
         desired = before.desired if before is not None else 0
-        never |= self.never
-        request = asking.request_of(self._wording, model, profiles, desired=desired, avoid=avoid, never=never)
+        request = asking.request_of(
+            self._wording, model, profiles, desired=desired, avoid=avoid, never=never | self.crashing
+        )
         planned = self._planned(request)
         if planned is not None:
             return self._spot(planned)

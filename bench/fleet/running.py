@@ -1,4 +1,4 @@
-"""A world in which everything runs: eight devices and eight replicas on each node, all ready and published."""
+"""A world in which everything runs: for each node eight replicas, all ready and published, and ten devices."""
 
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from llmgw.world import Assignment, Seen, Silence, SilenceLevel, World
 
 FLEET, INSTALLATION = "bench", "bench-1"
 PER_NODE = 8
+DEVICES = 10
 MODELS = 200
 NOW_S = 1_000_000.0
 
@@ -69,7 +70,7 @@ def _name(number: int) -> str:
 def _seen(number: int) -> Seen:
     devices = tuple(
         Device(id=DeviceId(f"GPU-{number}-{d}"), index=d, kind="NVIDIA H100", vendor="nvidia", memory_mib=81_559)
-        for d in range(PER_NODE)
+        for d in range(DEVICES)
     )
     return Seen(
         node=NodeId(_name(number)),

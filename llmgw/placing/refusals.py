@@ -83,7 +83,7 @@ def _blind(field: Field, _books: Books, _request: Request, need: Need, left: int
 
 
 def _limits(field: Field, books: Books, request: Request, _need: Need, _left: int) -> Iterator[Fell]:
-    yield "where it failed to start", field.nodes(request.never)
+    yield "left out", field.nodes(request.never)
     yield f"with as many of its replicas as one may have ({request.max_per_node})", books.full(request.model)
     yield f"with another model of group {request.group}", books.apart(request)
 
