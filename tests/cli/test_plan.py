@@ -44,9 +44,9 @@ def edited(tmp_path: Path, fleet: WorldFleet) -> str:
 def test_a_plan_is_a_tree_with_its_hash(fleet: WorldFleet, edited: str) -> None:
     done = Command(fleet, columns=140)("plan", edited)
     assert done.exit_code == 0
-    assert "What it leads to: 1 to start, 1 to stop, 4 to replace" in done.stdout
+    assert "What it leads to: 1 to start, 1 to stop, 3 to move, 1 to replace" in done.stdout
     assert "├── llama  leaves; 1 endpoint withdrawn at once" in done.stdout
-    assert "single: until its old engine has stopped, and for 1 engine start" in done.stdout
+    assert "big  3 → 3 endpoints, never fewer than 2" in done.stdout
     assert "hf://org/big on " in done.stdout
     assert "huge  0 → 0 endpoints of 1 wanted" in done.stdout
     assert fleet.sent == []
