@@ -58,7 +58,6 @@ FORCING = steps(  # of an engine that ignores TERM and leaves a child
     ("agent.ledger:write_ledger", 4),
     ("agent.engines:Engine.send", 3),
     ("agent.census:take_census", 1),
-    ("agent.stopping:kill_all", 1),
 )
 
 

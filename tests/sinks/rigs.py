@@ -109,7 +109,9 @@ class NativeRig(Rig):
 
     def argv(self) -> list[str]:
         listen = self.door.removeprefix("http://")
-        return [sys.executable, "-m", "router.main", "--listen", listen, "--state-dir", str(self.directory / "state")]
+        limits = ("--hold-limit-s", "0")  # what sleeps is answered at once, as the others do
+        state = ("--state-dir", str(self.directory / "state"))
+        return [sys.executable, "-m", "router.main", "--listen", listen, *state, *limits]
 
     def ready_url(self) -> str:
         return f"{self.door}/healthz"
