@@ -1,7 +1,7 @@
 # The house from one tool. It presumes make, python3 (>= 3.11) with venv, and a C library; `make` lists the targets.
 
 PYTHON ?= python3
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 4
 MINUTES ?= 3
 
 BIN := .venv/bin
@@ -19,7 +19,7 @@ help:  ## List the targets
 dev: $(READY)  ## Run a whole fleet on this machine: Temporal, worker, agents with a real engine, router
 	@$(BIN)/llmgw dev
 
-test: $(READY)  ## Check format, lint, types and import contracts, then run every test
+test: $(READY)  ## Check format, lint, types, import contracts, then run every test (EFFORT=20: properties harder)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

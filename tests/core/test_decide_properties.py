@@ -21,6 +21,7 @@ from llmgw.plan import Plan
 from llmgw.recent import Recent
 from llmgw.world import Seen, World
 from sim import faults, story
+from tests.effort import examples
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -103,7 +104,7 @@ def shown(plan: Plan) -> dict[str, object]:
     return plan.model_dump(exclude={"known"}, exclude_defaults=True)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds(), st.integers(0, 2**32))
 def test_the_order_in_which_things_were_learned_or_written_changes_no_decision(
     moment: tuple[World, float], seed: int
@@ -112,7 +113,7 @@ def test_the_order_in_which_things_were_learned_or_written_changes_no_decision(
     assert shown(decide(permuted(world, random.Random(seed)), now_s)) == shown(decide(world, now_s))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds())
 def test_deciding_changes_nothing_it_was_given_and_says_the_same_again(moment: tuple[World, float]) -> None:
     world, now_s = moment
@@ -121,7 +122,7 @@ def test_deciding_changes_nothing_it_was_given_and_says_the_same_again(moment: t
     assert repr(world) == before
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds())
 def test_a_plan_merged_leaves_nothing_to_decide_but_to_tell(moment: tuple[World, float]) -> None:
     world, now_s = moment
@@ -135,7 +136,7 @@ def test_a_plan_merged_leaves_nothing_to_decide_but_to_tell(moment: tuple[World,
     assert shown(told) == {}, "only lanes whose turn it is may be set going once more"
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds())
 def test_the_phase_that_a_plan_names_is_that_of_the_world_after_it(moment: tuple[World, float]) -> None:
     world, now_s = moment
@@ -143,14 +144,14 @@ def test_the_phase_that_a_plan_names_is_that_of_the_world_after_it(moment: tuple
     assert plan.phase == views.phase(after(world, plan, now_s), Recent(), now_s)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds())
 def test_a_plan_wakes_later_than_now_and_at_a_whole_second(moment: tuple[World, float]) -> None:
     wake_at_s = decide(*moment).wake_at_s
     assert wake_at_s is None or (wake_at_s > moment[1] and wake_at_s == int(wake_at_s))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds(), st.sampled_from([0.1, 0.5, 0.9]))
 def test_nothing_changes_by_itself_before_the_plan_wakes(moment: tuple[World, float], share: float) -> None:
     world, now_s = moment
@@ -165,7 +166,7 @@ def test_nothing_changes_by_itself_before_the_plan_wakes(moment: tuple[World, fl
     assert shown(later.model_copy(update={"wake_at_s": None})) == shown(quiet.model_copy(update={"wake_at_s": None}))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 @given(worlds())
 def test_a_plan_reads_the_same_after_its_way_through_a_history(moment: tuple[World, float]) -> None:
     plan = decide(*moment)

@@ -19,6 +19,7 @@ from llmgw.wire import WeightsReport
 from llmgw.world import InputKind, World
 from sim.fleet import SimFleet
 from tests.core.fleets import catalog, model, running
+from tests.effort import examples
 
 Places = dict[ReplicaId, tuple[str, str, tuple[str, ...]]]
 LONG_S = 600.0
@@ -85,7 +86,7 @@ MODELS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(old=MODELS, new=MODELS)
 def test_any_edit_ends_with_as_many_endpoints_as_foreseen(
     old: list[dict[str, object]], new: list[dict[str, object]]

@@ -19,6 +19,7 @@ from llmgw.judging import Judged, judge
 from llmgw.plan import Judgement, Verdict
 from llmgw.wire import MAX_ERROR_CHARS, Token
 from llmgw.world import Input, InputKind, Scale, Wishes, World
+from tests.effort import examples
 
 from .strategies import json_values
 from .worlds import NOW, assignment, catalog, model, raw_catalog, serving, world
@@ -327,7 +328,7 @@ INPUTS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(INPUTS, max_size=3))
 def test_judging_never_raises_and_every_verdict_can_be_stored(inbox: list[Input]) -> None:
     found = judged(in_force(serving("a")), *inbox)
@@ -338,7 +339,7 @@ def test_judging_never_raises_and_every_verdict_can_be_stored(inbox: list[Input]
         assert all(len(text) <= MAX_ERROR_CHARS for text in (*verdict.problems, *verdict.warnings, verdict.text))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(names=st.lists(st.sampled_from("abcdef"), unique=True), priority=st.integers(-9, 9))
 def test_the_same_catalog_twice_is_accepted_once(names: list[str], priority: int) -> None:
     raw: Mapping[str, object] = json.loads(json.dumps({"models": [model(n, priority=priority) for n in names]}))

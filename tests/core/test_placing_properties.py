@@ -13,10 +13,11 @@ from llmgw.ids import ModelName
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request
 from llmgw.placing.planner import Placing, plan
+from tests.effort import examples
 
 from .placings import Scene, applied, check, request, requests, scenes, site, sites, whole
 
-MANY = settings(deadline=None, max_examples=150)
+MANY = settings(deadline=None, max_examples=examples(50))
 
 
 def shown(placing: Placing) -> object:

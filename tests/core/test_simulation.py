@@ -10,7 +10,7 @@ import pytest
 
 from sim import story
 
-SEEDS = int(os.environ.get("SIM_SEEDS", "48"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "24"))
 GROUPS = 8
 
 

@@ -47,6 +47,7 @@ from llmgw.world import (
     Wishes,
     World,
 )
+from tests.effort import examples
 
 from .worlds import NOW, assignment, endpoint, model, row, seen, serving, table_model, world
 
@@ -159,7 +160,7 @@ class Text(BaseModel):
     page_size=st.integers(-1, 9),
     first=st.integers(-5, 40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_following_pages_comes_to_an_end_and_tells_each_row_once(sizes: list[int], page_size: int, first: int) -> None:
     rows = [Text(text="ü" * size) for size in sizes]
     told: list[Text] = []
@@ -397,7 +398,7 @@ def test_views_of_an_empty_world_say_something() -> None:
 @given(
     subject=st.text(max_size=30) | st.sampled_from(["model/", "node/node-a", "/", "replica/qwen-1", "router/edge-1"])
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_every_question_is_answered(subject: str) -> None:
     found = views.explain(steady(), subject, NOW)
     assert found.sentences

@@ -13,6 +13,7 @@ from llmgw.importing.account import children
 from llmgw.importing.importer import Imported, Refused, imported
 from llmgw.importing.kinds import SOURCES
 from llmgw.validation import check
+from tests.effort import examples
 from tests.imports.files import FILES, foreign
 
 SMALL = tuple((kind, file) for kind, file in FILES if file.stat().st_size < 30_000)
@@ -60,7 +61,7 @@ def mutated(raw: object, chance: random.Random, count: int) -> object:
     return changed
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SMALL), st.integers(0, 10**9), st.integers(1, 6))
 def test_a_damaged_file_is_imported_or_refused_with_every_promise_kept(
     case: tuple[str, Any], seed: int, count: int
@@ -85,7 +86,7 @@ anything = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(SOURCES)), anything)
 def test_nonsense_is_refused_or_imported_with_every_promise_kept(kind: str, raw: object) -> None:
     judged(kind, raw)
