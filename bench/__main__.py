@@ -17,8 +17,12 @@ BENCHES: dict[str, tuple[str, ...]] = {
     "idle": ("--nodes", "20", "--seconds", "5"),
     "churn": ("--nodes", "20", "--deaths", "60", "--minutes", "0.2"),
     "failover": ("--nodes", "5", "--kills", "1", "--freezes", "1"),
-    "publish": (),
-    "router": (),
+    "publish": ("--nodes", "20", "--rounds", "3"),
+    "router": ("--rounds", "1", "--seconds", "0.5", "--streams", "50"),
+    "load": ("--replacements", "5", "--rolls", "1", "--away-s", "5", "--wakes", "1", "--clients", "4"),
+    "agent": ("--starts", "5", "--rounds", "1", "--idle", "5", "--settle-s", "3", "--deaths", "3"),
+    "plan": ("--nodes", "100", "--pass-nodes", "50", "--repeat", "1"),
+    "fragmentation": ("--kinds", "whole", "--seeds", "42"),
     "soak": ("--minutes", "0.5"),
 }
 
