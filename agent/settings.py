@@ -237,9 +237,9 @@ OPTIONS = (
         "--engine-host",
         "LLMGW_AGENT_ENGINE_HOST",
         _host,
-        "127.0.0.1",
+        None,
         "HOST",
-        "the address engines bind; 0.0.0.0 = all",
+        "the address engines bind, 0.0.0.0 = all; default: as --listen, so that who reaches the agent reaches them",
     ),
     Option(
         "--allow",
@@ -381,7 +381,8 @@ def _together(values: Mapping[str, Any], told: set[str]) -> list[str]:
             f"--token-file: missing; without tokens (or --tls-client-ca) the agent listens on loopback only, "
             f"not on {listen[0]}"
         )
-    if values["engine_host"] in _WILDCARDS and values["url"] is None and listen and listen[0] in _WILDCARDS:
+    binds = values["engine_host"] or (listen[0] if listen else None)
+    if binds in _WILDCARDS and values["url"] is None and listen and listen[0] in _WILDCARDS:
         problems.append("--url: missing; engines that bind every address need a name that routers reach them by")
     ports = values["port_range"]
     if listen and ports and ports[0] <= listen[1] <= ports[1]:
@@ -433,7 +434,7 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         device_memory=values["device_memory"],
         first_port=values["port_range"][0],
         last_port=values["port_range"][1],
-        engine_host=values["engine_host"],
+        engine_host=values["engine_host"] or host,
         allow=values["allow"],
         allow_images=values["allow_images"],
         container_tool=values["container_tool"],

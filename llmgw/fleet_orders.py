@@ -80,6 +80,9 @@ class PauseFleet(Order):
     for_s: Limit | None = None
     """Seconds from now for which it holds. Absent: until `resume`."""
 
+    def undo(self) -> str:
+        return "`llmgw resume` takes it back"
+
     def warnings(self, world: World) -> Problems:
         return ("the fleet is ending: that goes on",) if world.ending else ()
 

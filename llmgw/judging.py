@@ -194,7 +194,8 @@ def _order(world: World, item: Input, now_s: float) -> tuple[World, Verdict]:
     changed = order.apply(world, now_s)
     if changed is world:
         return world, _verdict(world, item, Judgement.UNCHANGED, f"{order.line()}: already so", warnings=warnings)
-    return changed, _verdict(changed, item, Judgement.ACCEPTED, order.line(), warnings=warnings)
+    text = f"{order.line()}; {undo}" if (undo := order.undo()) else order.line()
+    return changed, _verdict(changed, item, Judgement.ACCEPTED, text, warnings=warnings)
 
 
 def _arguments(raw: object) -> Sequence[object]:

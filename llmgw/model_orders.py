@@ -57,6 +57,9 @@ class ScaleModel(_ModelOrder):
     for_s: Limit | None = None
     """Seconds from now for which it holds. Absent: until it is taken back."""
 
+    def undo(self) -> str:
+        return "" if self.replicas is None else f"`llmgw scale {self.model}` takes it back"
+
     def check(self, world: World) -> Problems:
         problems = list(super().check(world))
         if self.replicas is None and self.for_s is not None:

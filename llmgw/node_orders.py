@@ -65,6 +65,9 @@ class Cordon(_NodeOrder):
     description = "Place no new replicas on a node; what runs there stays"
     example: ClassVar[Mapping[str, object]] = {"node": "gpu-07"}
 
+    def undo(self) -> str:
+        return f"`llmgw uncordon {self.node}` takes it back"
+
     def wish(self, world: World, now_s: float) -> Wishes:
         return replace(world.wishes, cordoned=kept(world.wishes.cordoned, self.id, now_s))
 
@@ -90,6 +93,9 @@ class DrainNode(_NodeOrder):
 
     deadline_s: Seconds | None = None
     """Seconds from now after which the rest is stopped even without a place elsewhere. Absent: it waits."""
+
+    def undo(self) -> str:
+        return f"`llmgw uncordon {self.node}` takes it back"
 
     def wish(self, world: World, now_s: float) -> Wishes:
         deadline = None if self.deadline_s is None else now_s + self.deadline_s

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
 from llmgw.catalog import DAY_S, IDENTIFIER, Seconds
+from llmgw.problems import quoted
 from llmgw.sentences import cut
 from llmgw.world import Wishes, World
 
@@ -58,10 +59,14 @@ class Order(BaseModel, ABC):
 
     def line(self) -> str:
         """The order on one line: its name and what was given with it."""
-        given = (
-            f"{field}={getattr(self, field)!r}" for field in type(self).model_fields if field in self.model_fields_set
-        )
-        return cut(" ".join((self.name, *given)), 160)
+        given = [field for field in type(self).model_fields if field in self.model_fields_set]
+        told = [_told(getattr(self, field)) for field in given]
+        words = [*told[:1], *(f"{field}={text}" for field, text in zip(given[1:], told[1:], strict=True))]
+        return cut(" ".join((self.name, *words)), 160)
+
+    def undo(self) -> str:
+        """How it is taken back, a sentence; empty where that is not a question."""
+        return ""
 
     @abstractmethod
     def wish(self, world: World, now_s: float) -> Wishes:
@@ -93,3 +98,14 @@ def kept(items: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
 
 def without(items: Mapping[K, V], key: K) -> Mapping[K, V]:
     return {k: v for k, v in items.items() if k != key}
+
+
+def _told(value: object) -> str:
+    """A value as one would type it."""
+    if isinstance(value, str):
+        return value if value and not any(char.isspace() for char in value) else quoted(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ",".join(_told(item) for item in value)
+    return "none" if value is None else str(value)

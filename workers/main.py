@@ -4,6 +4,7 @@ Settings, logs, signals and the exit code; the work itself is `workers.control`.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import sys
@@ -41,7 +42,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except FleetEndedError as error:
         _say(f"{error} (everything that it would command stays as it is)")
         return ENDED
-    except (RuntimeError, OSError) as error:
+    except OSError as error:
+        where = f"--metrics-listen {settings.metrics_listen}"
+        taken = f"{where}: the address is taken; give this worker one of its own, or off"
+        _say(taken if error.errno == errno.EADDRINUSE else str(error)[:300])
+        return ENDED
+    except RuntimeError as error:
         _say(" ".join(str(error).split())[:300])
         return ENDED
     return STOPPED

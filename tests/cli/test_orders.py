@@ -113,8 +113,8 @@ def test_what_is_wrong_by_itself_is_said_without_asking_the_fleet(case: str) -> 
 def test_an_accepted_order_is_told_and_given_twice_is_unchanged() -> None:
     command = Command(WorldFleet(world("qwen")))
     first, second = command("cordon", "node-a"), command("cordon", "node-a")
-    assert (first.exit_code, first.stdout) == (0, "accepted: cordon node='node-a'\n")
-    assert (second.exit_code, second.stdout) == (0, "unchanged: cordon node='node-a': already so\n")
+    assert (first.exit_code, first.stdout) == (0, "accepted: cordon node-a; `llmgw uncordon node-a` takes it back\n")
+    assert (second.exit_code, second.stdout) == (0, "unchanged: cordon node-a: already so\n")
 
 
 def test_a_refused_order_names_every_problem_and_ends_with_1() -> None:

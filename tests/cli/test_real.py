@@ -108,7 +108,7 @@ async def operate(llmgw: Shell, tmp_path: Path) -> None:
     code, out, err = await llmgw("--fleet", "real", "apply", str(file), "--no-wait")
     assert (code, out.splitlines()[-1].strip()) == (0, "node node-a added"), err
     code, out, _ = await llmgw("--fleet", "real", "cordon", "node-a")
-    assert (code, out) == (0, "accepted: cordon node='node-a'\n")
+    assert (code, out) == (0, "accepted: cordon node-a; `llmgw uncordon node-a` takes it back\n")
     code, out, err = await llmgw("--fleet", "real", "cordon", "node-b")
     assert (code, out) == (1, "")
     assert "there is no node called 'node-b'" in err

@@ -269,7 +269,7 @@ def test_orders_are_taken_refused_or_already_so() -> None:
         Judgement.REFUSED,
         Judgement.REFUSED,
     ]
-    assert found.verdicts[0].text == "cordon node='node-a'"
+    assert found.verdicts[0].text == "cordon node-a; `llmgw uncordon node-a` takes it back"
     assert found.world.wishes == Wishes(cordoned={NodeId("node-a"): NOW})
 
 

@@ -5,6 +5,7 @@ what still carries the stack's mark ended too.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -188,17 +189,29 @@ class Stack:
 
         Agents leave engines running when they end, and an engine ended behind their back counts as a failure.
         """
-        self.layout.drained.touch()
+        cordoned = [row["id"] for page in await self.fleet.pages("nodes") for row in page["nodes"] if row["cordoned"]]
+        self.layout.drained.write_text(json.dumps(cordoned))
+        for node in NODES:  # all of them first: nothing is to move to the one that is drained last
+            await self.fleet.order("cordon", {"node": node})
         for node in NODES:
             await self.fleet.order("drain", {"node": node, "deadline_s": 0.0})
         while any(row.node in NODES for row in await self.replicas()):  # noqa: ASYNC110 - a query, no event of ours
             await asyncio.sleep(LOOK_S)
 
     async def _undrain(self) -> None:
+        """Take back the drains of the last end, no operator's cordon. Nothing is placed before all are taken back."""
         if not self.layout.drained.exists():
             return
+        cordoned = json.loads(self.layout.drained.read_text() or "[]")
+        paused = (await self.fleet.query("status"))["phase"] == "paused"
+        if not paused:
+            await self.fleet.order("pause", {"reason": "the stack comes up", "for_s": 60.0})
         for node in NODES:
             await self.fleet.order("uncordon", {"node": node})
+            if node in cordoned:
+                await self.fleet.order("cordon", {"node": node})
+        if not paused:
+            await self.fleet.order("resume", {})
         self.layout.drained.unlink()
 
 
