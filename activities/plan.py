@@ -14,6 +14,9 @@ from llmgw.safe import safe_plan
 
 log = logging.getLogger(__name__)
 
+MAX_PLAN_BYTES = 1536 * 1024
+"""Temporal takes payloads of 2 MiB at most. A larger result would fail the workflow's task, again and again."""
+
 
 class Planner:
     def __init__(self, pools: Pools) -> None:
@@ -32,6 +35,10 @@ class Planner:
         except Exception as error:
             log.exception("deciding failed; safe mode")
             return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))
+        if (size := len(made.model_dump_json())) > MAX_PLAN_BYTES:
+            problem = f"a plan of {size:,} bytes is too large to be kept: apply a smaller catalog"
+            log.error("%s; safe mode", problem)
+            return safe_plan(handed.world, handed.now_s, problem)
         if made.targets_changed:
             self._pools.poke(handed.world.fleet)
         return made

@@ -4,6 +4,7 @@ Never decides: which commands are outstanding and which routers are behind is th
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from llmgw import members, table_log
 from llmgw.calls import (
@@ -44,6 +45,8 @@ MAX_PATHS = 100
 
 MAX_DELTA_ITEMS = 150
 """A larger difference is not carried in a history: the router gets the whole table, read by query."""
+MAX_DELTA_CHARS = 256 * 1024
+"""The same for the names in it: an activity's input must fit into one payload."""
 
 
 def next_token(world: World) -> Token:
@@ -215,7 +218,12 @@ def for_router(world: World, log: Sequence[Step], id_: RouterId) -> PublishCall 
     if facts is not None and facts.acked_revision >= 0 and facts.held_digest == facts.acked_digest:
         change = table_log.since(log, facts.acked_revision, facts.acked_digest)
     delta = None
-    if facts is not None and change is not None and _size(change) <= MAX_DELTA_ITEMS:
+    if (
+        facts is not None
+        and change is not None
+        and _size(change) <= MAX_DELTA_ITEMS
+        and _names(change) <= MAX_DELTA_CHARS
+    ):
         delta = Delta(
             base=facts.acked_digest,
             digest=world.table.digest,
@@ -237,6 +245,12 @@ def for_router(world: World, log: Sequence[Step], id_: RouterId) -> PublishCall 
 
 def _size(change: TableChange) -> int:
     return sum(map(len, (change.put_models, change.drop_models, change.put_endpoints, change.drop_endpoints)))
+
+
+def _names(change: TableChange) -> int:
+    """Characters of the names that a change carries: each endpoint repeats those of its model."""
+    carried = chain((m.aliases for m in change.put_models), (e.models for e in change.put_endpoints))
+    return sum(len(name) for names in carried for name in names)
 
 
 def summary_of_push(call: PublishCall) -> str:

@@ -33,6 +33,10 @@ DEFAULT_POOL = PoolName("default")
 """This pool always exists and need not be declared."""
 
 MAX_NAME_CHARS = 128
+MAX_MODEL_NAMES_CHARS = 64 * 1024
+"""A model's name and aliases together: each of its endpoints carries them all, to every router."""
+MAX_FLEET_NAMES_CHARS = 512 * 1024
+"""The names of all models together: an edit may change them all, and its plan must fit into one payload."""
 MAX_PLAIN_BYTES = 256 * 1024
 """A catalog's canonical JSON by plain signal; Temporal keeps every payload in the history."""
 MAX_COMPRESSED_BYTES = 2 * 1024 * 1024

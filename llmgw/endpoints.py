@@ -7,6 +7,7 @@ out as a difference: what stays as it is costs a comparison.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from llmgw import waking
@@ -22,6 +23,8 @@ RETRY_STARTING_S = 5
 RETRY_LATER_S = 30
 MAX_PUTS = 150
 """Endpoints that one plan publishes or changes, and new models; the rest follow in the next. What goes, goes now."""
+MAX_PUT_CHARS = 128 * 1024
+"""Names that they carry together: an endpoint repeats all names of its model, and a plan must fit into one payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,12 @@ def _difference(
     draft: Draft, held: Table, rows: Mapping[ModelName, TableModel], endpoints: Mapping[ReplicaId, Endpoint]
 ) -> Routes:
     put_models = [name for name, row in sorted(rows.items()) if held.models.get(name) is not row]
-    late = set([name for name in put_models if name not in held.models][MAX_PUTS:])
+    new = [name for name in put_models if name not in held.models]
+    late = set(new[_fitting([rows[name].aliases for name in new]) :])
     puts = sorted(id_ for id_, e in endpoints.items() if held.endpoints.get(id_) is not e and e.models[0] not in late)
-    draft.more = draft.more or bool(late) or len(puts) > MAX_PUTS
-    puts = puts[:MAX_PUTS]
+    fitting = _fitting([endpoints[id_].models for id_ in puts])
+    draft.more = draft.more or bool(late) or len(puts) > fitting
+    puts = puts[:fitting]
     for id_ in puts:
         if id_ not in held.endpoints:
             draft.event(f"replica/{id_}", f"is ready on {draft.assignments[id_].node}")
@@ -73,6 +78,12 @@ def _difference(
         drop_endpoints=tuple(drops),
     )
     return Routes(change, frozenset({*held.endpoints, *puts} - set(drops)))
+
+
+def _fitting(carried: Sequence[Sequence[str]]) -> int:
+    """How many of the rows, each with the names that it carries, go into one plan: at least the first."""
+    sizes = accumulate(sum(map(len, names)) for names in carried[:MAX_PUTS])
+    return max(1, sum(size <= MAX_PUT_CHARS for size in sizes))
 
 
 class _Published(NamedTuple):

@@ -1,5 +1,7 @@
 """Settings of a worker process: flags, then environment. One error names every problem."""
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -7,6 +9,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workflows.client import Connection
+
+INSTALLATION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 class WorkerSettings(BaseModel):
@@ -16,7 +20,7 @@ class WorkerSettings(BaseModel):
 
     fleet: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     """Name of the fleet; its workflow is `fleet-NAME`."""
-    installation: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    installation: str | None = Field(default=None, pattern=INSTALLATION)
     """Id of your installation: made once, kept by you, the same on every control host."""
     state_dir: Path | None = None
     """Where the installation id is kept when none is given."""
@@ -74,16 +78,33 @@ def page_tokens(settings: WorkerSettings) -> tuple[str, ...]:
 
 
 def installation_id(settings: WorkerSettings, make: str) -> str:
-    """The installation id: as given, else the one kept in the state directory, else `make`, kept from now on."""
+    """The installation id: as given, else the one kept in the state directory, else `make`, kept from now on.
+
+    Raises ValueError where what is kept is no id (a disk that was full, a copy cut short): another one would be
+    refused by every agent.
+    """
     if settings.installation is not None:
         return settings.installation
     if settings.state_dir is None:
         raise ValueError("neither an installation id nor a state directory")
     kept = settings.state_dir / "installation"
     if kept.exists():
-        return kept.read_text().strip()
+        return _read_id(kept)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     draft = kept.with_suffix(".new")
-    draft.write_text(make + "\n")
+    with draft.open("w") as file:
+        file.write(make + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     draft.rename(kept)
     return make
+
+
+def _read_id(kept: Path) -> str:
+    found = kept.read_text(errors="replace").strip()
+    if re.fullmatch(INSTALLATION, found):
+        return found
+    raise ValueError(
+        f"{kept} holds no installation id: write into it the one that another control host keeps, or that the log of "
+        "an earlier worker names; delete it only where no fleet was ever commanded"
+    )

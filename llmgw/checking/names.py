@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from llmgw.catalog import MAX_NAME_CHARS
+from llmgw.catalog import MAX_FLEET_NAMES_CHARS, MAX_MODEL_NAMES_CHARS, MAX_NAME_CHARS
 from llmgw.checking.raw import EACH, parts, text, texts
 from llmgw.checking.sent import Sent
 from llmgw.placeholders import OPENING
@@ -51,6 +51,7 @@ def public_names(sent: Sent) -> Iterator[Finding]:
     for claim in claimed:
         if (reason := unusable(claim.name)) is not None:
             yield Finding(claim.at, f"the name {quoted(claim.name)} cannot be used: {reason}", "choose another name")
+    yield from _too_many(claimed)
     yield from _claimed_twice(claimed, lines)
     yield from _look_alike(claimed, lines)
 
@@ -78,6 +79,27 @@ _NAME_RULES = (
     (lambda name: name.startswith("-"), "it would be read as an option"),
     (lambda name: OPENING in name, "it holds a placeholder"),
 )
+
+
+def _too_many(claimed: Iterable[Claim]) -> Iterator[Finding]:
+    """Names that are too long taken together, model by model and for the fleet."""
+    chars: defaultdict[tuple[Path, str], int] = defaultdict(int)
+    for claim in claimed:
+        chars[claim.owner, claim.owner_name] += len(claim.name)
+    for (owner, name), size in chars.items():
+        if size > MAX_MODEL_NAMES_CHARS:
+            yield Finding(
+                (*owner, "aliases"),
+                f"the names of model {quoted(name)} have {size:,} characters together, "
+                f"and {MAX_MODEL_NAMES_CHARS:,} are allowed",
+                "give it fewer or shorter aliases",
+            )
+    if (size := sum(chars.values())) > MAX_FLEET_NAMES_CHARS:
+        yield Finding(
+            ("models",),
+            f"the names of all models have {size:,} characters together, and {MAX_FLEET_NAMES_CHARS:,} are allowed",
+            "use fewer or shorter aliases, or split the fleet",
+        )
 
 
 def _claimed_twice(claimed: Iterable[Claim], lines: Lines) -> Iterator[Finding]:

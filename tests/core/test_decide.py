@@ -3,7 +3,10 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
+from llmgw.plan import Plan
 from llmgw.wire import RefusalCode, Token
 from sim.fleet import SimFleet
 
@@ -444,6 +447,26 @@ def test_an_alias_moves_only_when_its_new_owner_is_ready_and_in_one_table() -> N
     f.run(5)
     assert published(f, "chat") == ids(f, "new")
     assert f.routers[R1].table.models[ModelName("old")].aliases == ()
+
+
+def test_many_long_names_on_many_endpoints_come_in_plans_that_fit_into_a_payload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f = running(model("m", 16), nodes="abcdefgh")
+    sizes: list[int] = []
+    merge = SimFleet._merge
+
+    def measured(fleet: SimFleet, plan: Plan) -> None:
+        sizes.append(len(plan.model_dump_json()))
+        merge(fleet, plan)
+
+    monkeypatch.setattr(SimFleet, "_merge", measured)
+    large = [f"{i:03}" + "x" * 120 for i in range(500)]
+    shape(f, models=[model("m", 16, aliases=large)])
+    f.settle()
+    assert published(f, "m") == ids(f, "m")
+    assert all(len(e.models) == 501 for e in f.world.table.endpoints.values())
+    assert max(sizes) < 256 * 1024
 
 
 def test_a_better_profile_that_becomes_possible_moves_nothing() -> None:

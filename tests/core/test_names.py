@@ -123,3 +123,16 @@ def test_a_catalog_is_refused_exactly_when_a_name_has_two_owners(pairs: list[tup
     claimed = [{name for who, name in pairs if who == owner} for owner in owners]
     has_two_owners = sum(map(len, claimed)) > len(set().union(*claimed))
     assert bool(check({"models": models}).problems) == has_two_owners
+
+
+def test_names_that_are_too_long_together_are_refused() -> None:
+    fine = [f"{i:04}" + "x" * 60 for i in range(1000)]
+    accepted({"models": [{**model("m"), "aliases": fine}]})
+    much = [f"{i:04}" + "x" * 124 for i in range(600)]
+    (problem,) = refused({"models": [{**model("m"), "aliases": much}]})
+    assert problem.sentence().startswith(
+        'models[0].aliases: the names of model "m" have 76,801 characters together, and 65,536 are allowed'
+    )
+    many = [{**model(f"m{k}"), "aliases": [f"{k}-{alias[:60]}" for alias in fine]} for k in range(9)]
+    checked = check({"models": many}, limit_bytes=2 << 20)
+    assert [p.sentence().partition(":")[0] for p in checked.problems] == ["models"]

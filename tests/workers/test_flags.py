@@ -11,7 +11,7 @@ import trustme
 
 from workers import flags, main
 from workers.flags import SettingsError, read
-from workers.settings import WorkerSettings
+from workers.settings import WorkerSettings, installation_id
 from workflows.client import Connection
 
 GIVEN = ("--installation", "acme")
@@ -164,3 +164,17 @@ def test_logs_are_json_where_nobody_sits_at_a_terminal(root_logger: logging.Logg
     assert (first["event"], first["level"], first["logger"]) == ("working for prod", "info", "workers.x")
     assert first["timestamp"].endswith("Z")
     assert "ValueError: broken" in second["exception"]
+
+
+@pytest.mark.parametrize("kept", [b"", b"\n", b"\x00\x00\x00\x00", b"\xff\xfe", b"two words", b"x" * 64])
+def test_a_kept_installation_id_that_is_none_is_refused_with_its_place(tmp_path: Path, kept: bytes) -> None:
+    file = tmp_path / "installation"
+    file.write_bytes(kept)
+    with pytest.raises(ValueError, match=f"^{file} holds no installation id: write into it the one"):
+        installation_id(WorkerSettings(state_dir=tmp_path), "made")
+    assert file.read_bytes() == kept
+
+
+def test_an_installation_id_is_made_once_and_kept(tmp_path: Path) -> None:
+    settings = WorkerSettings(state_dir=tmp_path / "new")
+    assert [installation_id(settings, made) for made in ("first", "second")] == ["first", "first"]
