@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -103,15 +104,15 @@ async def answering(url: str) -> None:
 @dataclass
 class NativeRig(Rig):
     kind: str = "native"
+    hold_limit_s: ClassVar[str] = "60"
 
     async def prepare(self) -> None:
         self.door = self.url = f"http://127.0.0.1:{free_port()}"
 
     def argv(self) -> list[str]:
         listen = self.door.removeprefix("http://")
-        limits = ("--hold-limit-s", "0")  # what sleeps is answered at once, as the others do
-        state = ("--state-dir", str(self.directory / "state"))
-        return [sys.executable, "-m", "router.main", "--listen", listen, *state, *limits]
+        state = ("--state-dir", str(self.directory / "state"), "--hold-limit-s", self.hold_limit_s)
+        return [sys.executable, "-m", "router.main", "--listen", listen, *state]
 
     def ready_url(self) -> str:
         return f"{self.door}/healthz"

@@ -19,7 +19,7 @@ from llmgw.router_kinds import KINDS, kind_of, limits
 from llmgw.wire import ErrorCode, ModelState, TableModel
 from tests.sinks.agent import agent
 from tests.sinks.plane import Plane, plane_of
-from tests.sinks.rigs import RIGS, running
+from tests.sinks.rigs import RIGS, NativeRig, running
 from tests.sinks.stubs import Stub, engine
 
 pytestmark = pytest.mark.real
@@ -172,7 +172,10 @@ async def test_weights_and_priorities_hold_or_are_said_to_be_missing(kind: str, 
 
 
 @pytest.mark.parametrize("kind", WITH_DOOR)
-async def test_a_model_that_is_not_ready_is_no_unknown_model(kind: str, tmp_path: Path) -> None:
+async def test_a_model_that_is_not_ready_is_no_unknown_model(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NativeRig, "hold_limit_s", "0")  # what sleeps is answered at once, as the others do
     async with scene(kind, tmp_path) as (plane, _one, _two):
         asleep = TableModel(name=ModelName("asleep"), state=ModelState.ASLEEP, retry_after_s=7)
         await plane.patch(models=[asleep])
