@@ -31,6 +31,7 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         weights=tuple(_cut_weights(w) for w in report.weights if _is_decided_on(w))[:MOST_WEIGHTS],
         hostname=report.hostname,
         version=report.version,
+        says="" if report.node == node else cut(report.node),
     )
 
 

@@ -29,11 +29,11 @@ def without(draft: Draft) -> Wishes:
 
 
 def _left(draft: Draft) -> set[NodeId]:
-    """Leaving nodes that hold nothing any more."""
+    """Leaving nodes that hold nothing any more. What is another node's is not held: one machine had two names."""
     leaving = draft.world.wishes.leaving
     held = {part.node for a in draft.assignments.values() for part in a.parts} if leaving else set()
     views = ((id_, draft.survey.of(id_)) for id_ in leaving if id_ not in held)
-    return {id_ for id_, view in views if view is None or not view.rows}
+    return {id_ for id_, view in views if view is None or view.rows.keys() <= draft.assignments.keys()}
 
 
 def _is_heard(draft: Draft, node: NodeId) -> bool:

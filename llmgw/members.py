@@ -55,12 +55,14 @@ def model_names(world: World) -> tuple[ModelName, ...]:
 
 
 def holds_anything(world: World, node: NodeId) -> bool:
-    """Whether something of ours is assigned to the node or was seen there: then it leaves, it is not forgotten."""
+    """Whether something of ours is assigned to the node or was seen there: then it leaves, it is not forgotten. What
+    is assigned to another node is not held here, though seen: one machine has two names."""
     if any(part.node == node for a in world.assignments.values() for part in a.parts):
         return True
     seen = world.seen.get(node)
     ours = (world.installation, world.fleet)
-    return seen is not None and any((r.mark.installation, r.mark.fleet) == ours for r in seen.replicas)
+    rows = () if seen is None else (r for r in seen.replicas if r.replica not in world.assignments)
+    return any((r.mark.installation, r.mark.fleet) == ours for r in rows)
 
 
 def node_level(world: World, node: NodeId) -> SilenceLevel | None:

@@ -125,6 +125,11 @@ def _state(world: World, id_: NodeId, seen: Seen | None, doubt: str) -> tuple[No
         owner = f"installation {seen.owner.installation}, fleet {seen.owner.fleet}"
         mend = f"`llmgw nodes release {id_} --owner {seen.owner.installation}/{seen.owner.fleet}` has it forget that"
         return NodeState.FOREIGN, f"its agent belongs to {owner}; {mend}"
+    if seen.says:
+        return NodeState.SET_ASIDE, (
+            f"its agent says that it is node {seen.says}, and takes no command for {id_}: correct the id or URL here, "
+            "or the agent's --node-id"
+        )
     if doubt:
         return NodeState.SET_ASIDE, doubt
     return NodeState.HEALTHY, ""

@@ -28,6 +28,8 @@ class NodeSeen(_Value):
     disk: DiskReport | None = None
     hostname: str = ""
     version: str = ""
+    says: str = ""
+    """The node that its agent says it is, where that is another."""
 
 
 class RouterSeen(_Value):

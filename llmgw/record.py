@@ -67,6 +67,7 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         disk=node.disk,
         hostname=node.hostname,
         version=node.version,
+        says=node.says,
         at_s=now_s,
         since=_since(before, node, now_s),
     )

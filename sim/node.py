@@ -61,6 +61,8 @@ class SimNode:
     boot: str = "boot-1"
     machine: str = ""
     """Its machine id; empty: one of its own."""
+    says: str = ""
+    """The node that it says it is, where that is another."""
     instance: str = "agent-1"
     revision: int = 0
     token: Token | None = None
@@ -232,6 +234,7 @@ class SimNode:
             revision=self.revision,
             token=self.token,
             owner=self.owner,
+            says=self.says,
             inventory=Inventory(devices=self.devices, complete=self.complete, host_memory_mib=1 << 20),
             replicas=tuple(self._row(r, e) for r, e in sorted(self.engines.items())),
             weights=tuple(

@@ -247,6 +247,38 @@ def test_one_machine_under_two_names_is_told_nothing_and_keeps_its_routes() -> N
     assert published(f, "m") == before
 
 
+def test_a_node_whose_agent_is_another_one_gets_nothing_and_can_be_taken_out() -> None:
+    f = running(model("m"), nodes="a", count=1)
+    stranger = fleet("b", routers=()).nodes[NodeId("b")]
+    stranger.says, f.nodes[NodeId("b")] = "c", stranger
+    f.order("nodes-add", id="b", url="http://b:1")
+    f.run(5)
+    f.catalog({**catalog(f, model("m", 2)), "nodes": [{"id": "a", "url": "http://a:1"}]})
+    f.run(10)
+    assert not stranger.starts
+    assert f.world.waiting["node/b"].code == "set_aside"
+    assert "its agent says that it is node c" in why(f, "node/b")
+    assert why(f, "model/m")
+    f.order("nodes-remove", node="b")
+    f.run(5)
+    assert "node/b" not in f.world.waiting
+
+
+def test_a_second_name_of_a_machine_is_taken_out_and_the_first_goes_on() -> None:
+    f = running(model("m"), nodes="a")
+    again = fleet("z", routers=()).nodes[NodeId("z")]
+    again.machine, again.engines, again.token = "machine-a", f.nodes[NodeId("a")].engines, f.nodes[NodeId("a")].token
+    f.nodes[NodeId("z")] = again
+    f.order("nodes-add", id="z", url="http://z:1")
+    f.run(10)
+    assert "also reported by z" in why(f, "node/a")
+    f.order("nodes-remove", node="z")
+    f.run(5)
+    assert not f.world.wishes.leaving
+    assert "node/a" not in f.world.waiting
+    assert published(f, "m") == ids(f, "m")
+
+
 # --- orders --------------------------------------------------------------------------------------------------------
 
 
