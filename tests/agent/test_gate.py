@@ -146,6 +146,7 @@ def test_certificates_that_do_not_go_together_are_named(tmp_path: Path, certific
         with pytest.raises(SettingsError) as caught:
             read_settings([*base, *flags], {})
         assert told in "\n".join(caught.value.problems)
+    base += ["--url", "https://n:1234"]
     guarded = read_settings([*base, *certificates.flags(), "--listen", "0.0.0.0:1234"], {})
     assert guarded.url.startswith("https://")
     assert read_settings([*base, "--listen", "0.0.0.0:1234"], {"LLMGW_TOKENS": "a"}).tokens == ("a",)
