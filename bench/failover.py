@@ -56,8 +56,14 @@ async def _acting(stage: Stage) -> int:
 
 async def _next_decision(stage: Stage, wanted: object, acting: int, number: signal.Signals, there: bool) -> float:
     """ms from the signal to the worker until a router was told of the change."""
-    field = "put_endpoints" if there else "drop_endpoints"
-    told = stage.moments.next(lambda target, document: target == "router/r0" and bool(getattr(document, field, ())))
+    router = stage.skin.routers[RouterId("r0")]
+    before = len(router.table.endpoints)
+
+    def is_told(target: str, _: object) -> bool:
+        held = len(router.table.endpoints)
+        return target == "router/r0" and (held > before if there else held < before)
+
+    told = stage.moments.next(is_told)
     begun = now_ms()
     stage.workers[acting].send(number)
     await stage.fleet.signal_catalog(wanted)

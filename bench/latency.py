@@ -62,13 +62,16 @@ async def _floor(stage: Stage, noop: WorkflowHandle[Any, Any]) -> float:
 
 async def _round(stage: Stage, whole: Sequence[Mapping[str, Any]], samples: Samples) -> None:
     """Take the last model out, and put it back."""
-    gone = stage.moments.next(lambda target, doc: target == "router/r0" and bool(getattr(doc, "drop_endpoints", ())))
+    (router,) = stage.skin.routers.values()
+    all_ = len(router.table.endpoints)
+    # By what the router holds: it may be told a difference or, by a new run of the workflow, the whole table.
+    gone = stage.moments.next(lambda target, _: target == "router/r0" and len(router.table.endpoints) < all_)
     begun = now_ms()
     await stage.fleet.signal_catalog(stage.catalog(whole[:-1]))
     samples["withdrawn"].append(await asyncio.wait_for(gone, ANSWER_S) - begun)
     await stage.steady(quiet_s=QUIET_S)
     accepted = stage.moments.next(_starts)
-    routed = stage.moments.next(lambda target, doc: target == "router/r0" and bool(getattr(doc, "put_endpoints", ())))
+    routed = stage.moments.next(lambda target, _: target == "router/r0" and len(router.table.endpoints) == all_)
     begun = now_ms()
     await stage.fleet.signal_catalog(stage.catalog(whole))
     at = await asyncio.wait_for(accepted, ANSWER_S)
