@@ -146,44 +146,40 @@ async def test_an_engines_own_answer_is_final(rig: Rig, engine: Engine, other: E
     assert other.seen == []
 
 
+class Dying(Wire):
+    """Takes a request, and ends the connection without an answer when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.die = asyncio.Event(), asyncio.Event()
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.reached.set()
+        await self.die.wait()
+        writer.close()
+
+
 async def test_a_retry_uses_the_table_in_force_by_then(rig: Rig, engine: Engine) -> None:
     """The first endpoint takes the request and dies; meanwhile another table came."""
-    reached, die = asyncio.Event(), asyncio.Event()
-
-    class Dying(Wire):
-        async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            reached.set()
-            await die.wait()
-            writer.close()
-
-    async with wired(Dying()) as dying:
+    async with wired(dying := Dying()):
         await rig.serve((model("m"),), (endpoint("m-0", dying.url),))
         asking = asyncio.ensure_future(rig.ask())
-        await asyncio.wait_for(reached.wait(), 5)
+        await asyncio.wait_for(dying.reached.wait(), 5)
         reply = await rig.serve((model("m"),), (engine.endpoint(),), seq=2)
         assert reply["draining"] == ["m-0"]
-        die.set()
+        dying.die.set()
         assert await asking == (200, {"replica": "m-1"})
     assert rig.router.traffic.withdrawn == {}
 
 
 async def test_a_model_that_left_during_a_retry_is_unknown(rig: Rig) -> None:
-    reached, die = asyncio.Event(), asyncio.Event()
-
-    class Dying(Wire):
-        async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            reached.set()
-            await die.wait()
-            writer.close()
-
-    async with wired(Dying()) as dying:
+    async with wired(dying := Dying()):
         await rig.serve((model("m"),), (endpoint("m-0", dying.url),))
         asking = asyncio.ensure_future(rig.ask())
-        await asyncio.wait_for(reached.wait(), 5)
+        await asyncio.wait_for(dying.reached.wait(), 5)
         await rig.put(table(2, (model("n"),)))
-        die.set()
+        dying.die.set()
         assert (await asking)[0] == 404
 
 

@@ -17,19 +17,13 @@ import httpx
 import pytest
 
 from activities.sinks.haproxy_text import backend_of
+from bench.processes import free_port
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy" / "routers"
 TLS = httpx.create_ssl_context()
 EVERY_2_S = ("--discovery-check-interval-secs", "2")
 START_LIMIT_S = 20.0
 LOOK_S = 0.02
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def program(name: str, why: str) -> str:
