@@ -306,11 +306,7 @@ def _replaced(stops: Mapping[ReplicaId, tuple[int, Assignment]], new: Assignment
 
 
 def _is_own_doing(stopped: Assignment) -> bool:
-    return stopped.stop is None or stopped.stop.cause in set(StopCause) - _FOR_OTHERS
-
-
-_FOR_OTHERS = frozenset({StopCause.DISPLACED})
-"""Causes that lie with another model."""
+    return stopped.stop is None or stopped.stop.cause is not StopCause.DISPLACED
 
 
 def _step(order: int, of: Assignment, old: Assignment | None, kind: StepKind | None = None) -> Step:
