@@ -75,8 +75,8 @@ class Agent:
         self.devices = "4xsim:24GiB"
         self.http = httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False)
 
-    async def begin(self, *flags: str, dies_at: tuple[str, int, str] | None = None) -> None:
-        """Run it until it serves; `dies_at` (function, which call, before or after): `tests.agent.dying`."""
+    async def begin(self, *flags: str, dies_at: tuple[str, int | str, str] | None = None) -> None:
+        """Run it until it serves; `dies_at` (function, which call of it, before or after): `tests.agent.dying`."""
         dying = [*map(str, dies_at), str(self.state_dir.parent / "armed")] if dies_at else []
         argv = [
             *(

@@ -21,24 +21,32 @@ class Step(NamedTuple):
     """The call of a function at which the agent dies."""
 
     function: str
-    nth: int
+    which: int | str
+    """The number of the call, or what a ledger that is written shows (`tests.agent.dying.MOMENTS`)."""
     when: str
 
     def __str__(self) -> str:
-        return f"{self.when} {self.function.partition(':')[2]} {self.nth}"
+        return f"{self.when} {self.function.partition(':')[2]} {self.which}"
 
 
-def steps(*calls: tuple[str, int]) -> tuple[Step, ...]:
+WRITE = "agent.ledger:write_ledger"
+
+
+def steps(*calls: tuple[str, int | tuple[str, ...]]) -> tuple[Step, ...]:
     """Before the first call, and after each: before the next is the same moment."""
     first, _ = calls[0]
-    after = (Step(function, nth, "after") for function, count in calls for nth in range(1, count + 1))
+    after = (
+        Step(function, which, "after")
+        for function, those in calls
+        for which in (range(1, those + 1) if isinstance(those, int) else those)
+    )
     return (Step(first, 1, "before"), *after)
 
 
 STARTING = steps(
     ("agent.commands:Commands._stage", 1),
     ("os:fsync", 2),  # the ledger's draft, and its folder
-    ("agent.ledger:write_ledger", 3),  # accepted, executed, ready
+    (WRITE, ("accepted", "executed", "ready")),
     ("agent.ports:Ports.hand_over", 1),
     ("os:posix_spawn", 1),
     ("agent.engines:start", 1),
@@ -48,14 +56,14 @@ STARTING = steps(
 STOPPING = steps(
     ("agent.commands:Commands._stage", 1),
     ("os:fsync", 1),
-    ("agent.ledger:write_ledger", 2),  # wanted, gone
+    (WRITE, ("wanted", "gone")),
     ("agent.engines:Engine.send", 1),
     ("agent.replica:why_not_free", 1),
     ("agent.node:Node.forget", 1),
 )
 FORCING = steps(  # of an engine that ignores TERM and leaves a child
     ("agent.replica:Replica._on_step", 3),  # TERM, TERM, KILL
-    ("agent.ledger:write_ledger", 4),
+    (WRITE, ("wanted", "asked twice", "forced", "gone")),
     ("agent.engines:Engine.send", 3),
     ("agent.census:take_census", 1),
 )
