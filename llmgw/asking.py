@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from llmgw import attempts, demand, rolling
 from llmgw.catalog import Accelerators, Catalog, Model, Profile
-from llmgw.draft import Draft, by_model
+from llmgw.draft import Draft
+from llmgw.grouped import by_model
 from llmgw.ids import DeviceId, NodeId
 from llmgw.placing.need import Ask, Need, Request
 from llmgw.rendering import unnameable, weights_of

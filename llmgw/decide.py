@@ -114,7 +114,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     return Plan(
         verdicts=judged.verdicts,
         wishes=wishes if wishes != world.wishes else None,
-        assign=difference.in_order(difference.changed(world.assignments, draft.assignments)),
+        assign=difference.in_order(difference.changed(world.assignments, draft.touched())),
         gone=difference.removed(world.assignments, draft.assignments),
         specs={k: v for k, v in new_specs.items() if k in used},
         failures={k: v or () for k, v in difference.with_removed(world.failures, draft.failures).items()},

@@ -50,6 +50,21 @@ def desired(world: World, model: Model, now_s: float) -> int:
     return min(max(count, model.replicas.min), model.replicas.max)
 
 
+def is_met(draft: Draft, version: Version, mine: Sequence[Assignment]) -> bool:
+    """Whether a model has exactly what is wanted, all of it steady and of that version: the common case, in which
+    `assess` would change nothing. `mine`: all its replicas."""
+    model, wishes = version.model, draft.world.wishes
+    if version.back or model.name in wishes.scales or len(mine) != desired(draft.world, model, draft.now_s):
+        return False
+    ids = [a.replica for a in mine]
+    if not draft.questions.isdisjoint(ids):
+        return False
+    if wishes.restarts and (model.name in wishes.restarts or not wishes.restarts.keys().isdisjoint(ids)):
+        return False
+    prints = version.prints
+    return all(a.fingerprint in prints for a in mine)
+
+
 def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Demand:
     """Wish, keep and take back for one model; what it lacks comes back. `version`: what its replicas are to be.
     `alive`: readable ones that are not yet commanded to stop."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmgw import attempts, crashes, demand, rolling
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.draft import Draft, by_model
+from llmgw.draft import Draft
 from llmgw.evidence import is_proof, never_begun
 from llmgw.ground import Ground, Spot
 from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
@@ -29,22 +29,23 @@ def fill(draft: Draft) -> None:
     _remove(draft, {m.name for m in models})
     if catalog is None:
         return
-    groups = by_model(draft.sorted_assignments())
     crashing = frozenset(crashes.crashing_nodes(draft))
     ground = Ground.of(draft, catalog, crashing)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
-        mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
+        mine = draft.of_model(model.name)
+        version = rolling.version(draft, model)
+        if demand.is_met(draft, version, mine):
+            continue
         alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, rolling.version(draft, model), crashing).run(alive)
+            _Filling(draft, catalog, ground, model, version, crashing).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
-    for assignment in draft.sorted_assignments():
-        if assignment.model in wanted:
-            continue
+    unwanted = draft.models_assigned() - wanted
+    for assignment in sorted((a for name in unwanted for a in draft.of_model(name)), key=lambda a: a.replica):
         if draft.world.ending:
             draft.want_stop(assignment, StopCause.FLEET_ENDS, "the fleet ends")
         elif draft.world.catalog is not None and not (assignment.unreadable and not assignment.model):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from llmgw import asking, demand
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.draft import Draft, by_node
+from llmgw.draft import Draft
+from llmgw.grouped import by_node
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.nodes import NodeView
 from llmgw.placing.books import Books

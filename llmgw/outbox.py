@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from llmgw import adoption, stopping
 from llmgw.claims import by_device, clashes
-from llmgw.draft import Draft, by_node
+from llmgw.draft import Draft
 from llmgw.ids import DeviceId, NodeId
 from llmgw.nodes import NodeView
 from llmgw.weights import must_be_pulled, on_the_way, row_of
@@ -36,12 +36,12 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
     """Fill the draft's outbox; the nodes whose lanes run now."""
     if draft.hold:
         return ()
-    groups = by_node(draft.sorted_assignments())
     kicked: list[NodeId] = []
-    for id_, view in draft.survey.nodes.items():
-        if not view.listens:
+    for id_ in sorted(_concerned(draft)):
+        view = draft.survey.of(id_)
+        if view is None or not view.listens:
             continue
-        mine = groups.get(id_, ())
+        mine = draft.on_node(id_)
         tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
         outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks)
         if outgoing:
@@ -49,6 +49,15 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
             if _is_due(draft, id_, outgoing):
                 kicked.append(id_)
     return tuple(kicked)
+
+
+def _concerned(draft: Draft) -> set[NodeId]:
+    """Nodes that may have to be told anything: where all is steady there is nothing to say."""
+    nodes = {part.node for a in draft.in_question() for part in a.parts}
+    nodes.update(task.node for task in draft.world.wishes.tasks)
+    if draft.unclaimed:
+        nodes.update(id_ for id_, view in draft.survey.nodes.items() if not draft.unclaimed.keys().isdisjoint(view.rows))
+    return nodes
 
 
 def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
