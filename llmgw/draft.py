@@ -5,7 +5,7 @@ Steps read `world` for what was, and the draft for what this pass has decided so
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -47,6 +47,11 @@ class Draft:
     questions: set[ReplicaId] = field(default_factory=set)
     """Assignments of which anything may have to be decided, or was in this pass; the others are steady."""
     _before: Grouped = Grouped({}, {})
+    _open_models: set[ModelName] = field(default_factory=set)
+    """Models of the assignments that were in question when the pass began."""
+    _touched_models: set[ModelName] = field(default_factory=set)
+    """Models of which an assignment was changed in this pass."""
+    _touched_nodes: set[NodeId] = field(default_factory=set)
     _added_to: defaultdict[ModelName, list[ReplicaId]] = field(default_factory=lambda: defaultdict(list))
     """Assignments that the world did not have, or not as the model's."""
     _added_on: defaultdict[NodeId, list[ReplicaId]] = field(default_factory=lambda: defaultdict(list))
@@ -57,6 +62,7 @@ class Draft:
     @classmethod
     def over(cls, world: World, now_s: float, survey: Survey, hold: str) -> "Draft":
         groups = grouped(world)
+        questions = world.assignments.keys() - steady(world, survey, groups)
         return cls(
             world=world,
             now_s=now_s,
@@ -68,7 +74,8 @@ class Draft:
             unclaimed=dict(world.unclaimed),
             resting=dict(world.resting),
             next_replica=world.next_replica,
-            questions=world.assignments.keys() - steady(world, survey, groups),
+            questions=questions,
+            _open_models={world.assignments[replica].model for replica in questions},
             _before=groups,
             models={} if world.catalog is None else {m.name: m for m in world.catalog.models},
         )
@@ -89,21 +96,32 @@ class Draft:
         """Models that may have any."""
         return {*self._before.by_model, *self._added_to}
 
-    def of_model(self, model: ModelName) -> list[Assignment]:
+    def of_model(self, model: ModelName) -> Sequence[Assignment]:
         """As they are by now, with the new ones."""
-        known = self.assignments
         before = self._before.by_model.get(model, ())
-        found = [a for was in before if (a := known.get(was.replica)) is not None and a.model == model]
+        if model not in self._touched_models:
+            return before
+        found = [a for was in before if (a := self.assignments.get(was.replica)) is not None and a.model == model]
         return self._with(found, self._added_to.get(model, ()))
 
-    def on_node(self, node: NodeId) -> list[Assignment]:
-        known = self.assignments
-        found = [a for was in self._before.by_node.get(node, ()) if (a := known.get(was.replica)) is not None]
+    def nodes_assigned(self) -> set[NodeId]:
+        """Nodes that anything may be assigned to."""
+        return {*self._before.by_node, *self._added_on}
+
+    def on_node(self, node: NodeId) -> Sequence[Assignment]:
+        before = self._before.by_node.get(node, ())
+        if node not in self._touched_nodes:
+            return before
+        found = [a for was in before if (a := self.assignments.get(was.replica)) is not None]
         return self._with(found, self._added_on.get(node, ()))
 
-    def _with(self, found: list[Assignment], added: Iterable[ReplicaId]) -> list[Assignment]:
+    def _with(self, found: list[Assignment], added: Iterable[ReplicaId]) -> Sequence[Assignment]:
         new = [a for replica in added if (a := self.assignments.get(replica)) is not None]
         return sorted([*found, *new], key=lambda a: a.replica) if new else found
+
+    def is_steady(self, model: ModelName) -> bool:
+        """Whether all replicas of the model are, and none came or went in this pass."""
+        return model not in self._touched_models and model not in self._open_models
 
     def put(self, assignment: Assignment) -> None:
         before = self.assignments.get(assignment.replica)
@@ -114,6 +132,12 @@ class Draft:
                 self._added_on[part.node].append(assignment.replica)
         self.assignments[assignment.replica] = assignment
         self.questions.add(assignment.replica)
+        self._touch(assignment if before is None else before)
+        self._touch(assignment)
+
+    def _touch(self, assignment: Assignment) -> None:
+        self._touched_models.add(assignment.model)
+        self._touched_nodes.update(part.node for part in assignment.parts)
 
     def place(self, assignment: Assignment) -> None:
         """A new replica."""
@@ -131,6 +155,7 @@ class Draft:
         """Proven gone: its devices are free from this pass on."""
         del self.assignments[assignment.replica]
         self.questions.discard(assignment.replica)
+        self._touch(assignment)
         self.ended.append(assignment)
         self.event(f"replica/{assignment.replica}", text)
 

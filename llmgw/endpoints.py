@@ -46,15 +46,15 @@ def routes(draft: Draft) -> Routes:
         return Routes(TableChange(), frozenset(held.endpoints))
     models = draft.world.catalog.models
     mine = {m.name: draft.of_model(m.name) for m in models}
-    ready = {m.name: [a for a in mine[m.name] if _is_ready(draft, a)] for m in models}
+    ready = {name: replicas if draft.is_steady(name) else _ready(draft, replicas) for name, replicas in mine.items()}
     aliases = _aliases_in_force(held, draft.world.catalog, {name for name, replicas in ready.items() if replicas})
     rows = {m.name: _model_row(draft, m, aliases[m.name], bool(ready[m.name]), mine[m.name]) for m in models}
     kept: set[ReplicaId] = set()
     found: dict[ReplicaId, Endpoint] = {}
     for model in models:
         replicas, names = ready[model.name], (model.name, *aliases[model.name])
-        if draft.questions.isdisjoint(ids := [a.replica for a in replicas]) and _is_as_held(draft, model, replicas, names):
-            kept.update(ids)
+        if draft.is_steady(model.name) and _is_as_held(draft, model, replicas, names):
+            kept.update([a.replica for a in replicas])
         else:
             found |= _endpoints(draft, model, replicas, names)
     return _difference(draft, held, rows, _Found(kept, found))
@@ -96,8 +96,8 @@ def _fitting(carried: Sequence[Sequence[str]]) -> int:
     return max(1, sum(size <= MAX_PUT_CHARS for size in sizes))
 
 
-def _is_ready(draft: Draft, assignment: Assignment) -> bool:
-    return assignment.replica not in draft.questions or _published(draft, assignment) is not None
+def _ready(draft: Draft, replicas: Sequence[Assignment]) -> list[Assignment]:
+    return [a for a in replicas if a.replica not in draft.questions or _published(draft, a) is not None]
 
 
 _AS_HELD: Latest[tuple[str, ModelName], bool] = Latest(20_000)
@@ -115,7 +115,7 @@ def _is_as_held(draft: Draft, model: Model, steady: Sequence[Assignment], names:
         made = (_made(a, e.url, names, e.pool, s, profiles.get(a.profile)) for a, e, s in zip(steady, held, specs, strict=True))
         return all(map(eq, made, map(_content, held)))
 
-    return _AS_HELD.get((draft.world.fleet, model.name), (model, *steady, *held, *specs), same)
+    return _AS_HELD.get((draft.world.fleet, model.name), (model, steady, *held, *specs), same)
 
 
 def _endpoints(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from llmgw import asking, demand
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft
-from llmgw.grouped import by_node
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
+from llmgw.memo import Latest
 from llmgw.nodes import NodeView
 from llmgw.placing.books import Books
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
-from llmgw.placing.need import Request
+from llmgw.placing.need import Request, Site
 from llmgw.placing.planner import Displaced, Planner, plan
 from llmgw.placing.refusals import refusal
 from llmgw.sites import site_of
@@ -43,6 +43,17 @@ class Spot:
     profile: int
     waits: bool = False
     """Some of the devices are still being released."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    site: Site
+    vendors: frozenset[str]
+    """Of its devices."""
+
+
+_OFFERS: Latest[tuple[str, NodeId, int], _Offer] = Latest(20_000)
+_HOLDINGS: Latest[tuple[str, NodeId, int, tuple[tuple[int, ...], ...]], list[Holding]] = Latest(20_000)
 
 
 @dataclass
@@ -75,38 +86,49 @@ class Ground:
         return self._made
 
     def _build(self) -> Field:
-        percent = self.catalog.policy.max_shared_percent
-        sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
-        self._wording = asking.Wording(self.catalog, {slot.vendor for site in sites for slot in site.slots})
+        offers = [self._offer(view) for view in self.draft.survey.nodes.values()]
+        vendors = frozenset().union(*(offer.vendors for offer in offers))
+        self._wording = asking.wording(self.draft.world.fleet, self.catalog, vendors)
         wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
-        made = Field(sites, wanted)
-        groups = by_node(self.draft.assignments.values())
+        made = Field([offer.site for offer in offers], wanted)
         holdings: list[Holding] = []
-        for id_, mine in sorted(groups.items()):
+        for id_ in sorted(self.draft.nodes_assigned()):
             node = made.yard.index.get(id_)
-            if node is None:
-                continue
-            places = _places(made, node)
-            for assignment in mine:
-                holding = self._holding(assignment, node, places)
-                if self._is_leaving(assignment):
-                    made.yard.release(node, _held(holding))
-                else:
-                    holdings.append(holding)
+            if node is not None:
+                holdings += self._held_on(made, node, self.draft.on_node(id_))
         made.load(holdings)
         return made
 
-    def _strays(self, view: NodeView) -> set[DeviceId]:
-        """Devices held by engines there that no assignment claims."""
-        known = self.draft.assignments
-        rows = () if view.seen is None else view.seen.replicas
-        return {
-            claim.device
-            for row in rows
-            if (mine := known.get(row.replica)) is None or mine.node != view.node.id
-            for claim in row.claims
-        }
+    def _offer(self, view: NodeView) -> _Offer:
+        """What a node offers, without the devices held by engines there that no assignment claims."""
+        mine, percent = self.draft.on_node(view.node.id), self.catalog.policy.max_shared_percent
+
+        def made() -> _Offer:
+            known = {a.replica for a in mine if a.node == view.node.id}
+            strays = () if view.seen is None else (row for row in view.seen.replicas if row.replica not in known)
+            site = site_of(view, {claim.device for row in strays for claim in row.claims}, percent)
+            return _Offer(site, frozenset(slot.vendor for slot in site.slots))
+
+        return _OFFERS.get((self.draft.world.fleet, view.node.id, percent), (view, mine), made)
+
+    def _held_on(self, made: Field, node: int, mine: Sequence[Assignment]) -> Sequence[Holding]:
+        """What the assignments of a node hold there. What is being released is not held: it is said so."""
+        site, models = made.yard.sites[node], [self.draft.models.get(a.model) for a in mine]
+
+        def holdings() -> list[Holding]:
+            places = _places(made, node)
+            return [self._holding(assignment, node, places) for assignment in mine]
+
+        name = self.draft.world.fleet, site.id, node, made.yard.bank_slots[node]
+        found = _HOLDINGS.get(name, (site, mine, *models), holdings)
+        leaving = {a.replica for a in mine if a.stop is not None and self._is_leaving(a)}
+        if not leaving:
+            return found
+        for holding in found:
+            if holding.replica in leaving:
+                made.yard.release(node, _held(holding))
+        return [holding for holding in found if holding.replica not in leaving]
 
     def _is_leaving(self, assignment: Assignment) -> bool:
         stop = assignment.stop

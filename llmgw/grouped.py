@@ -1,44 +1,53 @@
 """Assignments in the orders in which passes ask for them: worked out once for a map of assignments, which never changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from llmgw.ids import ModelName, NodeId, ReplicaId
 from llmgw.memo import Latest
 from llmgw.world import Assignment, World
+
+K = TypeVar("K", bound=str)
+Group = tuple[Assignment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
     """Everything in order of the replica's id. A replica of several parts is on each of their nodes."""
 
-    by_model: Mapping[ModelName, tuple[Assignment, ...]]
-    by_node: Mapping[NodeId, tuple[Assignment, ...]]
+    by_model: Mapping[ModelName, Group]
+    by_node: Mapping[NodeId, Group]
 
 
 _KEPT: Latest[str, Grouped] = Latest(64)
 
 
 def grouped(world: World) -> Grouped:
-    return _KEPT.get(world.fleet, (world.assignments,), lambda: _grouped(world.assignments))
+    """The groups of a world; those in which nothing changed are the very same as in the fleet's world before."""
+    before = _KEPT.last(world.fleet) or Grouped({}, {})
+    return _KEPT.get(world.fleet, (world.assignments,), lambda: _grouped(world.assignments, before))
 
 
-def _grouped(assignments: Mapping[ReplicaId, Assignment]) -> Grouped:
+def _grouped(assignments: Mapping[ReplicaId, Assignment], before: Grouped) -> Grouped:
     ordered = [assignments[replica] for replica in sorted(assignments)]
-    models = {model: tuple(mine) for model, mine in by_model(ordered).items()}
-    nodes = {node: tuple(mine) for node, mine in by_node(ordered).items()}
-    return Grouped(models, nodes)
+    return Grouped(_as_before(before.by_model, _by_model(ordered)), _as_before(before.by_node, _by_node(ordered)))
 
 
-def by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignment]]:
+def _as_before(before: Mapping[K, Group], groups: Mapping[K, Sequence[Assignment]]) -> dict[K, Group]:
+    tuples = ((key, tuple(mine), before.get(key)) for key, mine in groups.items())
+    return {key: was if was == mine and was is not None else mine for key, mine, was in tuples}
+
+
+def _by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignment]]:
     found: dict[ModelName, list[Assignment]] = {}
     for assignment in assignments:
         found.setdefault(assignment.model, []).append(assignment)
     return found
 
 
-def by_node(assignments: Iterable[Assignment]) -> dict[NodeId, list[Assignment]]:
+def _by_node(assignments: Iterable[Assignment]) -> dict[NodeId, list[Assignment]]:
     found: dict[NodeId, list[Assignment]] = {}
     for assignment in assignments:
         for part in assignment.parts:

@@ -19,6 +19,11 @@ class Latest(Generic[K, V]):
         self._most = most
         self._kept: dict[K, tuple[tuple[object, ...], V]] = {}
 
+    def last(self, name: K) -> V | None:
+        """The last answer for `name`, whatever it was made of."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept[1]
+
     def get(self, name: K, made_of: tuple[object, ...], make: Callable[[], V]) -> V:
         """The answer for `name` where it was made of these very objects, else what `make` gives. Every object that
         `make` looks at must be named; where None stands for one, another may not."""

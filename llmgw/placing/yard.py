@@ -8,12 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from llmgw.ids import DeviceId, ModelName, NodeId
+from llmgw.memo import Latest
 from llmgw.placing.holding import Holding
 from llmgw.placing.layout import Bank, Layout, Left, aligned_groups
 from llmgw.placing.need import Need, Site, Slot
 
 Place = tuple[int, int]
 """A device of a node: bank, and place in it."""
+
+
+_SORTS: Latest[NodeId, tuple[Bank, ...]] = Latest(20_000)
 
 
 class Room:
@@ -76,7 +80,7 @@ class Yard:
         by_layout: dict[Layout, int] = {}
         for site in self.sites:
             labels = frozenset(site.labels.items()) & self._labels if self._labels else frozenset()
-            sorts = tuple(self._sort(slot) for slot in site.slots)
+            sorts = self._sorts(site)
             key = (site.pool, labels, sorts)
             found = known.get(key)
             if found is None:
@@ -88,6 +92,12 @@ class Yard:
         self.room_of = [-1] * len(self.sites)
         for i in range(len(self.sites)):
             self.settle(i)
+
+    def _sorts(self, site: Site) -> tuple[Bank, ...]:
+        """The sorts of a site's devices; those of nodes whose devices are as before are known."""
+        if self._lists:
+            return tuple(self._sort(slot) for slot in site.slots)
+        return _SORTS.get(site.id, (site.slots,), lambda: tuple(self._sort(slot) for slot in site.slots))
 
     def _sort(self, slot: Slot) -> Bank:
         listed = frozenset(names for names in self._lists if slot.id in names) if self._lists else frozenset()
