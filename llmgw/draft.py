@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from llmgw.catalog import Model
-from llmgw.grouped import Grouped, grouped
+from llmgw.grouped import NOTHING, Grouped, grouped
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
 from llmgw.steady import steady
@@ -46,7 +46,7 @@ class Draft:
     more: bool = False
     questions: set[ReplicaId] = field(default_factory=set)
     """Assignments of which anything may have to be decided, or was in this pass; the others are steady."""
-    _before: Grouped = Grouped({}, {})
+    _before: Grouped = NOTHING
     _open_models: set[ModelName] = field(default_factory=set)
     """Models of the assignments that were in question when the pass began."""
     _touched_models: set[ModelName] = field(default_factory=set)

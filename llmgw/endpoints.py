@@ -19,7 +19,7 @@ from llmgw.memo import Latest
 from llmgw.nodes import NodeState, NodeView
 from llmgw.table import Table, TableChange
 from llmgw.wire import Endpoint, EngineState, LaunchSpec, ModelState, ReplicaReport, TableModel
-from llmgw.world import Assignment
+from llmgw.world import Assignment, World
 
 RETRY_STARTING_S = 5
 RETRY_LATER_S = 30
@@ -100,22 +100,33 @@ def _ready(draft: Draft, replicas: Sequence[Assignment]) -> list[Assignment]:
     return [a for a in replicas if a.replica not in draft.questions or _published(draft, a) is not None]
 
 
+_SAME_MAPS: Latest[tuple[str, ModelName], bool] = Latest(20_000)
 _AS_HELD: Latest[tuple[str, ModelName], bool] = Latest(20_000)
 
 
 def _is_as_held(draft: Draft, model: Model, steady: Sequence[Assignment], names: tuple[str, ...]) -> bool:
     """Whether the endpoints of steady replicas are held just as they would be made."""
-    held = [draft.world.table.endpoints[a.replica] for a in steady]
-    if held and held[0].models != names:
+    world, first = draft.world, draft.world.table.endpoints[steady[0].replica] if steady else None
+    if first is not None and first.models != names:
         return False
-    specs = [draft.specs.get(a.spec) for a in steady]
+    # The whole maps, where they are as they were, spare a look at each endpoint.
+    made_of = (model, steady, world.table.endpoints, world.specs, first)
+    return _SAME_MAPS.get((world.fleet, model.name), made_of, lambda: _are_as_held(world, model, steady, names))
+
+
+def _are_as_held(world: World, model: Model, steady: Sequence[Assignment], names: tuple[str, ...]) -> bool:
+    held = [world.table.endpoints[a.replica] for a in steady]
+    specs = [world.specs.get(a.spec) for a in steady]
     profiles = {p.name: p for p in model.profiles}
 
     def same() -> bool:
-        made = (_made(a, e.url, names, e.pool, s, profiles.get(a.profile)) for a, e, s in zip(steady, held, specs, strict=True))
+        made = (
+            _made(a, e.url, names, e.pool, s, profiles.get(a.profile))
+            for a, e, s in zip(steady, held, specs, strict=True)
+        )
         return all(map(eq, made, map(_content, held)))
 
-    return _AS_HELD.get((draft.world.fleet, model.name), (model, steady, *held, *specs), same)
+    return _AS_HELD.get((world.fleet, model.name), (model, steady, *held, *specs), same)
 
 
 def _endpoints(
@@ -181,7 +192,12 @@ _Content = tuple[str, tuple[str, ...], str, str, str, int, int]
 
 
 def _made(
-    assignment: Assignment, url: str, names: tuple[str, ...], pool: str, spec: LaunchSpec | None, profile: Profile | None
+    assignment: Assignment,
+    url: str,
+    names: tuple[str, ...],
+    pool: str,
+    spec: LaunchSpec | None,
+    profile: Profile | None,
 ) -> _Content:
     return (
         url,
@@ -198,9 +214,7 @@ def _content(e: Endpoint) -> _Content:
     return e.url, e.models, e.served_name, e.engine, e.pool, e.weight, e.priority
 
 
-def _aliases_in_force(
-    old: Table, catalog: Catalog, ready: Collection[ModelName]
-) -> dict[ModelName, tuple[str, ...]]:
+def _aliases_in_force(old: Table, catalog: Catalog, ready: Collection[ModelName]) -> dict[ModelName, tuple[str, ...]]:
     """Each alias at its owner; one that moves stays with its holder while only the holder is ready."""
     holders = {alias: row.name for row in old.models.values() for alias in row.aliases}
     found: dict[ModelName, list[str]] = {m.name: [] for m in catalog.models}

@@ -1,12 +1,11 @@
-"""Assignments in the orders in which passes ask for them: worked out once for a map of assignments, which never changes.
-"""
+"""Assignments in the orders in which passes ask for them, worked out once per map of assignments: maps never change."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from llmgw.ids import ModelName, NodeId, ReplicaId
-from llmgw.memo import Latest
+from llmgw.memo import Latest, same_as
 from llmgw.world import Assignment, World
 
 K = TypeVar("K", bound=str)
@@ -21,12 +20,13 @@ class Grouped:
     by_node: Mapping[NodeId, Group]
 
 
+NOTHING = Grouped({}, {})
 _KEPT: Latest[str, Grouped] = Latest(64)
 
 
 def grouped(world: World) -> Grouped:
     """The groups of a world; those in which nothing changed are the very same as in the fleet's world before."""
-    before = _KEPT.last(world.fleet) or Grouped({}, {})
+    before = _KEPT.last(world.fleet) or NOTHING
     return _KEPT.get(world.fleet, (world.assignments,), lambda: _grouped(world.assignments, before))
 
 
@@ -36,8 +36,7 @@ def _grouped(assignments: Mapping[ReplicaId, Assignment], before: Grouped) -> Gr
 
 
 def _as_before(before: Mapping[K, Group], groups: Mapping[K, Sequence[Assignment]]) -> dict[K, Group]:
-    tuples = ((key, tuple(mine), before.get(key)) for key, mine in groups.items())
-    return {key: was if was == mine and was is not None else mine for key, mine, was in tuples}
+    return {key: same_as(before.get(key), tuple(mine)) for key, mine in groups.items()}
 
 
 def _by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignment]]:

@@ -12,6 +12,16 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
+T = TypeVar("T")
+
+
+def same_as(before: tuple[T, ...] | None, now: tuple[T, ...]) -> tuple[T, ...]:
+    """`before` where it holds the very same objects, so that what was made of it is known again; else `now`."""
+    if before is not None and len(before) == len(now) and all(map(is_, before, now)):
+        return before
+    return now
+
+
 class Latest(Generic[K, V]):
     """The last answer per name. `most`: names; beyond that all are forgotten, so that fleets which ended go too."""
 

@@ -56,7 +56,9 @@ def _concerned(draft: Draft) -> set[NodeId]:
     nodes = {part.node for a in draft.in_question() for part in a.parts}
     nodes.update(task.node for task in draft.world.wishes.tasks)
     if draft.unclaimed:
-        nodes.update(id_ for id_, view in draft.survey.nodes.items() if not draft.unclaimed.keys().isdisjoint(view.rows))
+        nodes.update(
+            id_ for id_, view in draft.survey.nodes.items() if not draft.unclaimed.keys().isdisjoint(view.rows)
+        )
     return nodes
 
 
