@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+from llmgw import plan_size
 from llmgw.catalog import Model
 from llmgw.grouped import NOTHING, Grouped, grouped
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
@@ -39,6 +40,8 @@ class Draft:
     events: list[Event] = field(default_factory=list)
     fresh: list[Assignment] = field(default_factory=list)
     """Assignments that this pass has made, in order."""
+    fresh_bytes: int = 0
+    """What they take of the plan."""
     commanded: int = 0
     """Stops that this pass has commanded."""
     next_replica: int = 0
@@ -143,6 +146,7 @@ class Draft:
         """A new replica."""
         self.put(assignment)
         self.fresh.append(assignment)
+        self.fresh_bytes += plan_size.of_start(assignment)
         devices = f" on {len(assignment.claims)} device{'s' * (len(assignment.claims) != 1)}"
         where = assignment.node + (devices if assignment.claims else "")
         self.event(f"replica/{assignment.replica}", f"{assignment.model}/{assignment.profile} goes to {where}")

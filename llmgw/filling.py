@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, crashes, demand, rolling
+from llmgw import attempts, crashes, demand, plan_size, rolling
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft
 from llmgw.evidence import is_proof, never_begun
@@ -14,9 +14,6 @@ from llmgw.launches import launch_of
 from llmgw.rolling import Version
 from llmgw.sentences import names_shown
 from llmgw.world import Assignment, Failure, Part, StopCause
-
-MAX_STARTS = 100
-"""New assignments in one plan, which stays under 64 KB so; the rest follow in the next."""
 
 REFUSAL_PATIENCE_S = 30.0
 """A replica that its node has refused for so long goes elsewhere, if there is a place."""
@@ -127,7 +124,7 @@ class _Filling:
         afresh = max(0, missing - len(failed))
         follows: list[Failure | None] = [*due, *[None] * afresh]
         for failure in follows[:to_place]:
-            if len(self.draft.fresh) >= MAX_STARTS:
+            if self.draft.fresh_bytes >= plan_size.MAX_START_BYTES:
                 self.draft.more = True
                 return None
             found = self._search(version)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from llmgw import asking, demand
+from llmgw import asking, demand, plan_size
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
@@ -29,8 +29,8 @@ NEVER_DISPLACED = 1 << 60
 """Rank of replicas whose model left the catalog (taken back within their grace, nothing of them stops), and of those
 whose record cannot be read."""
 
-MAX_PLANNED = 120
-"""Replicas that are placed ahead in one pass, a few more than a pass starts; the rest is counted with."""
+MORE_PLANNED = 20
+"""So many more replicas are placed ahead in one pass than it can start; the rest is counted with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,10 @@ class Ground:
         )
 
     def _plan(self, made: Field) -> None:
-        found = plan(made, list(self._wanted.values()), limit=MAX_PLANNED)
+        asked = [request for request in self._wanted.values() if request.count]
+        least = min((plan_size.start_bytes(r.model, "", n.devices) for r in asked for n in r.needs), default=1)
+        limit = plan_size.MAX_START_BYTES // least + MORE_PLANNED
+        found = plan(made, list(self._wanted.values()), limit=limit)
         for gone in found.displaced:
             made.yard.give(gone.holding)
             made.yard.release(gone.holding.node, _held(gone.holding))
