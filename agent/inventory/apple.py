@@ -19,8 +19,8 @@ def read(text: str) -> Sight:
     rows = document.get("SPDisplaysDataType") if isinstance(document, dict) else None
     if isinstance(rows, list):
         return _own(str(row.get("sppci_model") or row.get("_name") or "") for row in rows if isinstance(row, dict))
-    if TITLE in text:
-        return _own(_MODEL.findall(text))
+    if TITLE in text and (names := _MODEL.findall(text)):
+        return _own(names)
     return Sight(problem="system_profiler printed no list of displays")
 
 

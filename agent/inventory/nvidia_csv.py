@@ -80,11 +80,12 @@ def read_apps(text: str) -> Sight:
     for row in table.rows:
         place = (known(row.get("gpu_uuid")) or "", bus_id(row.get("gpu_bus_id")))
         users.setdefault(place, []).extend(user for _, user in _users_of_row(row))
-    devices = (
+    devices = tuple(
         Seen(index, "", "nvidia", uuid, bus, processes=tuple(found))
         for index, ((uuid, bus), found) in enumerate(users.items())
     )
-    return Sight(tuple(devices), "; ".join(filter(None, (lost_cards(text), table.problem))))
+    empty = "" if devices else "a list of processes without any tells of no card"
+    return Sight(devices, "; ".join(filter(None, (lost_cards(text), table.problem, empty))))
 
 
 def _sickness(row: Mapping[str, str]) -> str:
