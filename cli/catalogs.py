@@ -44,7 +44,8 @@ def checked(file: Path) -> tuple[dict[str, Any], "Catalog"]:
     """What is to be sent, and the catalog it means. Problems and warnings go to standard error; the former end it."""
     raw, found = _judged(file)
     if found.catalog is None or not isinstance(raw, dict):
-        raise CommandError(REFUSED, *_lines(file, found), "nothing was sent")
+        warn(*_lines(file, found))  # as they are, so that editors find the places
+        raise CommandError(REFUSED, "nothing was sent")
     warn(*(_line(file, warning) for warning in found.warnings))
     return raw, found.catalog
 

@@ -55,8 +55,14 @@ def _dumped(rows: Iterable[BaseModel]) -> list[Any]:
 
 def _why(model: views.ModelRow) -> str:
     waiting = model.waiting
-    parts = (model.override, "" if waiting is None else f"{age(waiting.age_s)}: {waiting.text}")
+    parts = (model.override, *(() if waiting is None else (f"{age(waiting.age_s)}: {waiting.text}",)), _former(model))
     return "; ".join(part for part in parts if part)
+
+
+def _former(model: views.ModelRow) -> str:
+    if not model.former or (model.waiting is not None and not model.waiting.meanwhile):
+        return ""
+    return f"the version before the edit serves meanwhile ({model.former}/{model.wanted})"
 
 
 MODELS: Sequence[Column[views.ModelRow]] = (

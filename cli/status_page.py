@@ -56,7 +56,7 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     yield "Catalog held", [(age(h.age_s), Text(h.text)) for h in (status.held,) if h is not None]
     yield "Last catalog", [("", Text(text)) for text in _last_catalog(status)]
     more = status.waiting_total - len(status.waiting)
-    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {w.text}")) for w in status.waiting]
+    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in status.waiting]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
     behind = [r for r in status.routers if router_state(r) != "ready"]
     limited = [(r, limit) for r in status.routers for limit in r.limits]
@@ -79,6 +79,10 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
         "Lately",
         [(age(e.age_s), Text.assemble((e.subject, "bold"), f": {e.text}")) for e in status.events[:SHOWN_EVENTS]],
     )
+
+
+def _waits(waiting: views.WaitingRow) -> str:
+    return "; ".join(part for part in (waiting.text, waiting.meanwhile) if part)
 
 
 def _alarms(status: views.Status) -> Iterable[str]:

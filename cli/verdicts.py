@@ -11,6 +11,11 @@ if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from llmgw.plan import Verdict
 
 
+HOW_BY_SIGNAL = ". To confirm"
+"""From here on a held catalog's text says how to confirm it by signals."""
+CONFIRM = "Look at it with `llmgw plan`, and confirm it with --allow-removals: sending it again is no confirmation here"
+
+
 def is_taken(verdict: "Verdict") -> bool:
     """In force, or in force already."""
     return verdict.judgement in ("accepted", "unchanged")
@@ -25,5 +30,7 @@ def print_verdict(verdict: "Verdict") -> None:
             print_page(Text(f"  {difference}"))
     else:
         said = verdict.text.removeprefix(f"{verdict.judgement}: ")
+        if verdict.judgement == "held":
+            said = f"{said.partition(HOW_BY_SIGNAL)[0]}. {CONFIRM}"
         warn(f"{verdict.judgement}: {said}", *(f"  {problem}" for problem in verdict.problems))
     warn(*(f"warning: {warning}" for warning in verdict.warnings))

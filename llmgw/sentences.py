@@ -30,8 +30,13 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     if not names:
         return f"{sentence}: none is known yet"
     if close := get_close_matches(given[:80], names, n=3, cutoff=0.6):
-        return f"{sentence}: did you mean {' or '.join(close)}?"
+        return f"{sentence}: did you mean {one_of(close)}?"
     return f"{sentence}: known are {names_shown(names)}"
+
+
+def one_of(names: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def names_shown(names: Sequence[str]) -> str:

@@ -110,9 +110,11 @@ def test_kept_catalogs_are_listed_shown_and_compared(fleet: WorldFleet) -> None:
     assert [m["name"] for m in shown["models"]] == ["llama"]
     assert list(shown) == ["nodes", "routers", "models"]  # as it was written, without the confirmation
     assert json.loads(command("show", "1", "--json").stdout) == shown
-    assert command("diff", "1", "2").stdout == "+ model big added\n+ model single added\n"
-    assert command("diff", "1").stdout == "- model big removed\n- model single removed\n"
-    assert command("diff", "2").stdout == "no difference\n"
+    assert command("diff", "1", "2").stdout == "generation 1 → generation 2\n+ model big added\n+ model single added\n"
+    assert command("diff", "1").stdout == (
+        "the catalog in force → generation 1\n- model big removed\n- model single removed\n"
+    )
+    assert command("diff", "2").stdout == "the catalog in force → generation 2\nno difference\n"
     done = command("show", "7")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "generation 7 is not kept; kept are: 2, 1" in done.stderr
