@@ -107,8 +107,10 @@ def test_a_bad_file_reaches_no_fleet(tmp_path: Path) -> None:
     file.write_text(BAD)
     done = Command()("apply", str(file))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1] == "nothing was sent"
-    assert len(done.stderr.splitlines()) == 3 + 2
+    assert done.stderr.splitlines()[-1] == "llmgw: nothing was sent"
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3 + 2
+    assert all(line.startswith(f"{file}:") for line in lines[:-1])  # as editors find them
 
 
 def test_an_accepted_catalog_is_told_with_generation_digest_and_differences(tmp_path: Path) -> None:
