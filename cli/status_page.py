@@ -40,7 +40,7 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
     yield "models", counts(status.models)
     yield "replicas", counts(status.replicas)
     nodes = counts(status.nodes)
-    yield "nodes", Text.assemble(nodes, f"; {status.devices_free} of {status.devices} devices free")
+    yield "nodes", Text.assemble(nodes, f"; {_devices(status)}")
     yield "table", Text(f"revision {status.table_revision}, {counted(status.endpoints, 'endpoint')}")
     states = [router_state(router) for router in status.routers]
     yield "routers", counts({state: states.count(state) for state in dict.fromkeys(states)})
@@ -48,6 +48,13 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
         yield "history", Text(status.catalogs_note)
     if status.acting:
         yield "worker", Text(status.acting)
+
+
+def _devices(status: views.Status) -> str:
+    """`5 of 8 devices free, 2 on closed nodes`."""
+    closed = status.device_states.get(views.DeviceState.CLOSED, 0)
+    more = f", {closed} on nodes that take nothing new" if closed else ""
+    return f"{status.devices_free} of {counted(status.devices, 'device')} free{more}"
 
 
 def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]:
@@ -58,6 +65,7 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     more = status.waiting_total - len(status.waiting)
     waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in status.waiting]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
+    yield "Drained", [(age(d.age_s), Text.assemble((d.node, "bold"), f": {d.text}")) for d in status.drains]
     behind = [r for r in status.routers if router_state(r) != "ready"]
     limited = [(r, limit) for r in status.routers for limit in r.limits]
     yield (

@@ -23,7 +23,7 @@ from llmgw.showing.fleet_rows import (
 from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, WeightsRow, events, weights
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
-from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
+from llmgw.showing.status import DeviceState, DrainRow, RouterRow, RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "CatalogVersionRow",
     "DeviceRow",
     "DeviceState",
+    "DrainRow",
     "EndpointsPage",
     "EventsPage",
     "Explanation",

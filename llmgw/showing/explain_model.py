@@ -6,6 +6,7 @@ from llmgw.catalog import Model
 from llmgw.demand import desired
 from llmgw.ids import ModelName
 from llmgw.sentences import counted, lasting
+from llmgw.showing.explain_place import place_sentences
 from llmgw.showing.explain_replica import replica_line
 from llmgw.showing.explain_waiting import waiting_sentences
 from llmgw.showing.fleet_rows import override
@@ -33,6 +34,8 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
     yield from _failures(scene, scene.world.failures.get(ModelName(name), ()))
     if (waiting := scene.waiting("model", name)) is not None:
         yield from waiting_sentences(scene, waiting, name)
+        if model is not None and waiting.code == "no_place":
+            yield from place_sentences(scene, model)
 
 
 def _wanted(scene: Scene, model: Model) -> str:
@@ -63,7 +66,7 @@ def _versions(scene: Scene, model: Model) -> Iterator[str]:
     wanted = desired(scene.world, model, scene.now_s)
     yield (
         f"The version before the last edit serves meanwhile, with {counted(former, 'endpoint')}; "
-        f"of the new one {new} of {counted(wanted, 'replica')} {'is' if new == 1 else 'are'} ready."
+        f"of the new one {new} of {wanted} wanted {'is' if wanted == 1 else 'are'} ready."
     )
 
 

@@ -107,6 +107,8 @@ class NodeRow(View):
     """Why it is not simply healthy."""
     cordoned: bool = False
     drained: bool = False
+    drain_left_s: float | None = None
+    """Until what finds no place elsewhere is stopped; None: there is no such moment, or it is over."""
     leaving: bool = False
     replicas: int = 0
     devices: tuple[DeviceRow, ...] = ()
@@ -225,6 +227,7 @@ def node_row(scene: Scene, view: NodeView) -> NodeRow:
         note=view.note or ("" if seen is None else seen.inventory.problem),
         cordoned=view.cordoned,
         drained=view.drain is not None,
+        drain_left_s=None if view.drain is None else scene.left_s(view.drain.deadline_s),
         leaving=view.leaving,
         replicas=len(scene.by_node.get(node.id, ())),
         devices=tuple(device_row(scene, view, device) for device in devices[:MAX_DEVICES]),

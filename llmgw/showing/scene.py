@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.launches import fingerprints
-from llmgw.nodes import NodeState, Survey, survey
+from llmgw.nodes import NodeState, NodeView, Survey, survey
 from llmgw.replica_state import ReplicaState, derive
 from llmgw.wire import ReplicaReport
 from llmgw.world import Assignment, SilenceLevel, Waiting, World
@@ -95,6 +95,7 @@ class Scene:
             self._held_devices(assignment) if row is None else row.reason,
             f"{assignment.node} is {view.state}: {view.note}" if view is not None and view.note else "",
             self._serves_meanwhile(assignment),
+            self._waits_to_leave(assignment, view),
         )
         return next((text for text in said if text), "")
 
@@ -105,6 +106,11 @@ class Scene:
         if waiting is not None and waiting.code in ("rolled_back", "canary"):
             return "is of the last good version"
         return "is of the version before the edit, and serves until a new one is ready"
+
+    def _waits_to_leave(self, assignment: Assignment, view: NodeView | None) -> str:
+        if view is None or not (view.drain is not None or view.leaving) or not self.is_published(assignment.replica):
+            return ""
+        return f"{assignment.node} is {'leaving' if view.leaving else 'drained'}: serves until another has its place"
 
     def _held_devices(self, assignment: Assignment) -> str:
         """Whom it waits for, when its devices are still being released."""
