@@ -10,12 +10,12 @@ from rich.live import Live
 from rich.text import Text
 
 from cli.asking import Plane, ask
-from cli.catalogs import File, checked
+from cli.catalogs import File, checked_and_warned
 from cli.durations import METAVAR, age, seconds
 from cli.failures import INTERRUPTED, OK, REFUSED, TIMED_OUT, CommandError
 from cli.output import AsJson, AsYaml, Form, console, form_of, text_of, warn
 from cli.outside import Session
-from cli.verdicts import CONFIRM, HOW_BY_SIGNAL, is_taken, print_verdict
+from cli.verdicts import held_text, is_taken, print_verdict
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from cli.progress import Progress
@@ -61,8 +61,8 @@ def apply(
     given up, rolled back: it says so within seconds), 4 when the time is over: then it stays in force, and the fleet
     goes on.
     """
-    raw, catalog = checked(file)
-    put_in_force(context.obj, raw, catalog, form_of(as_json, as_yaml), wait, timeout, allow_removals, plan)
+    raw, catalog, told = checked_and_warned(file)
+    put_in_force(context.obj, raw, catalog, form_of(as_json, as_yaml), wait, timeout, allow_removals, plan, told)
 
 
 def put_in_force(
@@ -74,12 +74,14 @@ def put_in_force(
     timeout: float,
     allow_removals: bool,
     plan: str,
+    told: frozenset[str] = frozenset(),
 ) -> None:
-    """Send a checked catalog, tell the verdict and, with `wait`, how the fleet gets there. Ends the command."""
+    """Send a checked catalog, tell the verdict and, with `wait`, how the fleet gets there. Ends the command. `told`:
+    warnings that were told already."""
     sent = sendable({**raw, "allow_removals": True} if allow_removals else raw, catalog)
     verdict = ask(session, lambda plane: _judged(plane, sent, catalog, plan, allow_removals))
     if form is Form.PAGE:
-        print_verdict(verdict)
+        print_verdict(verdict, told)
     if not is_taken(verdict) or not wait:
         _end(verdict, form, OK if is_taken(verdict) else REFUSED, "")
     try:
@@ -100,8 +102,7 @@ async def _judged(
 
         held = (await plane.one("status", views.Status)).held
         if held is not None and held.digest == catalog_digest(catalog):
-            what = held.text.partition(HOW_BY_SIGNAL)[0]
-            raise CommandError(REFUSED, f"{what}, for {age(held.age_s)} already. Nothing was sent. {CONFIRM}")
+            raise CommandError(REFUSED, f"held for {age(held.age_s)} already: {held_text(held.text)}", "nothing was sent")
     return await plane.apply(sent, plan)
 
 

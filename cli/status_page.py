@@ -9,6 +9,7 @@ from rich.text import Text
 from cli.durations import age
 from cli.listings import router_state
 from cli.tables import counts, word
+from cli.verdicts import held_text
 from llmgw import views
 from llmgw.sentences import counted
 
@@ -60,10 +61,11 @@ def _devices(status: views.Status) -> str:
 def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]:
     """Sections in the order in which an operator needs them: a title, and rows of an age and a sentence."""
     yield "Look at", [("", Text(text, "red")) for text in _alarms(status)]
-    yield "Catalog held", [(age(h.age_s), Text(h.text)) for h in (status.held,) if h is not None]
+    yield "Catalog held", [(age(h.age_s), Text(held_text(h.text))) for h in (status.held,) if h is not None]
     yield "Last catalog", [("", Text(text)) for text in _last_catalog(status)]
     more = status.waiting_total - len(status.waiting)
-    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in status.waiting]
+    said = [w for w in status.waiting if not _is_said_above(w)]
+    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in said]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
     yield "Drained", [(age(d.age_s), Text.assemble((d.node, "bold"), f": {d.text}")) for d in status.drains]
     behind = [r for r in status.routers if router_state(r) != "ready"]
@@ -89,6 +91,11 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     )
 
 
+def _is_said_above(waiting: views.WaitingRow) -> bool:
+    """What the fleet itself waits for is told by its phase, as a warning or as the held catalog."""
+    return waiting.subject == "fleet" and waiting.code in ("hold", "brake", "held")
+
+
 def _waits(waiting: views.WaitingRow) -> str:
     return "; ".join(part for part in (waiting.text, waiting.meanwhile) if part)
 
@@ -100,9 +107,9 @@ def _alarms(status: views.Status) -> Iterable[str]:
 
 
 def _last_catalog(status: views.Status) -> Iterable[str]:
-    """Only when it was not taken: else the generation says it."""
+    """Only when it was refused: else the generation, or the held one, says it."""
     last = status.last_catalog
-    if last is None or last.judgement not in ("refused", "held"):
+    if last is None or last.judgement != "refused":
         return ()
     return (last.text or str(last.judgement), *last.problems)
 

@@ -304,7 +304,7 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
         case Phase.NO_CATALOG:
             return "nothing is wanted yet: `llmgw apply FILE` gives the fleet its catalog"
         case Phase.HELD:
-            return "" if scene.world.held is None else scene.world.held.text
+            return "a catalog waits for a confirmation, and the one in force goes on"
         case Phase.CONVERGING:
             return "; ".join(unfinished(scene.world, scene.now_s))
         case Phase.DEGRADED:

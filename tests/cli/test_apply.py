@@ -166,8 +166,8 @@ def test_a_job_that_tries_again_confirms_no_removal(tmp_path: Path, command: str
     fleet.world = replace(fleet.world, held=replace(fleet.world.held, since_s=NOW - 300))
     done = Command(fleet)(command, given)
     assert (done.exit_code, len(fleet.sent)) == (1, 1)
-    assert "Nothing was sent." in done.stderr
-    assert "held: it removes 3 of the 4 models that run (b, c, d), for 5m already" in done.stderr
+    assert done.stderr.startswith("llmgw: held for 5m already: it removes 3 of the 4 models that run (b, c, d). Look")
+    assert done.stderr.endswith("llmgw: nothing was sent\n")
     assert Command(fleet)(command, given, "--allow-removals", "--no-wait").exit_code == 0
     assert fleet.world.generation == 1
 
@@ -184,6 +184,15 @@ def test_removals_are_confirmed_by_a_flag(tmp_path: Path) -> None:
     done = Command(fleet)("apply", written(tmp_path, raw_catalog("a")), "--allow-removals", "--no-wait")
     assert done.exit_code == 0
     assert fleet.world.generation == 1
+
+
+def test_a_warning_is_told_once(tmp_path: Path) -> None:
+    """This command and the fleet's judging find the same ones."""
+    fleet = WorldFleet(world("qwen"))
+    sent = {**raw_catalog("qwen"), "models": [model("qwen", idle_timeout_s=60)]}
+    done = Command(fleet)("apply", written(tmp_path, sent), "--no-wait")
+    assert (done.exit_code, done.stderr.count("nothing ever stops for being idle")) == (0, 1)
+    assert done.stderr.count("warning: ") == 1
 
 
 def test_what_the_fleet_refuses_is_told_in_full(tmp_path: Path) -> None:
@@ -341,7 +350,7 @@ SCENES: dict[str, tuple[World, type[Progress], str]] = {
         Arrived,
         "a further catalog is held",
     ),
-    "not there, and a further one held": (replace(lacking(), held=HELD), Going, "held: too many leave"),
+    "not there, and a further one held": (replace(lacking(), held=HELD), Going, "a catalog waits for a confirmation"),
 }
 
 
