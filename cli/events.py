@@ -19,7 +19,7 @@ def events(
     subject: Annotated[
         str,
         typer.Argument(
-            metavar="[SUBJECT]", help="Only of this replica, model, node or router: its name, or KIND/NAME."
+            metavar="SUBJECT", help="Only of this replica, model, node or router: its name, or KIND/NAME."
         ),
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as things happen, until Ctrl-C.")] = False,

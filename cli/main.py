@@ -46,6 +46,11 @@ class Commands(TyperGroup):
             raise typer.Exit(end.code) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+        except typer.BadParameter as error:
+            from cli.wording import plain  # late: only a mistake needs it
+
+            error.message = plain(error.message)
+            raise
         except Exception as error:
             if os.environ.get(TRACEBACK) or type(error).__module__.startswith(("typer", "click")):
                 raise

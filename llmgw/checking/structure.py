@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from llmgw import memory
 from llmgw.catalog import IDENTIFIER, SECRET, VARIABLE, Catalog
-from llmgw.problems import Finding, Path, did_you_mean, quoted
+from llmgw.problems import Finding, Path, did_you_mean, plain_words, quoted
 
 
 def catalog_schema() -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _words(at: Path, detail: ErrorDetails) -> Words:
         return _key_words(at, detail)
     explain = _WORDS.get(detail["type"])
     if explain is None:
-        return detail["msg"], ""
+        return plain_words(detail["msg"]), "correct it"
     return explain(at, detail)
 
 
@@ -133,7 +133,7 @@ def _bad_pattern(at: Path, detail: ErrorDetails) -> Words:
 
 def _bad_value(_: Path, detail: ErrorDetails) -> Words:
     """Errors our own validators raise: their words are already meant for people."""
-    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    words = plain_words(str(detail.get("ctx", {}).get("error", detail["msg"])))
     return words, memory.HOW if "size of memory" in words or "unit" in words else "correct it"
 
 
@@ -296,7 +296,7 @@ def _shown(at: Path, value: object) -> str:
         return "a number" if private or abs(value) > _SHOWN_BELOW else f"the number {value}"
     if isinstance(value, str):
         return "the text there" if private else f"the text {quoted(value)}"
-    return f"a {type(value).__name__}"
+    return "something that is no JSON"
 
 
 # --- which fields there are ----------------------------------------------------------------------------------------
