@@ -91,9 +91,7 @@ def put_in_force(
     _end(verdict, form, code, text)
 
 
-async def _judged(
-    plane: Plane, sent: dict[str, Any], catalog: "Catalog", plan: str, allow_removals: bool
-) -> "Verdict":
+async def _judged(plane: Plane, sent: dict[str, Any], catalog: "Catalog", plan: str, allow_removals: bool) -> "Verdict":
     """The fleet's verdict. A catalog that is held is not sent again unless it says that removals are meant: the fleet
     takes a repetition for a confirmation, and a job that only tries again would confirm what nobody has looked at."""
     if not (allow_removals or catalog.allow_removals):
@@ -102,7 +100,9 @@ async def _judged(
 
         held = (await plane.one("status", views.Status)).held
         if held is not None and held.digest == catalog_digest(catalog):
-            raise CommandError(REFUSED, f"held for {age(held.age_s)} already: {held_text(held.text)}", "nothing was sent")
+            raise CommandError(
+                REFUSED, f"held for {age(held.age_s)} already: {held_text(held.text)}", "nothing was sent"
+            )
     return await plane.apply(sent, plan)
 
 

@@ -1,5 +1,5 @@
-"""The last ten different catalogs that were in force, compressed: to be shown, compared and put in force again. One that
-came again is kept under its newest generation alone.
+"""The last ten different catalogs that were in force, compressed: to be shown, compared and put in force again. One
+that came again is kept under its newest generation alone.
 
 Bounded in number and in bytes: the oldest go first, and which ones went is said. Runs in workflow code, so it only
 keeps and drops; nothing is ever decided on it.

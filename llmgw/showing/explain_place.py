@@ -135,4 +135,6 @@ def _no_such_kind(asked: Accelerators, nodes: Sequence[NodeView], everywhere: Se
 
 def _names_of(kinds: Counter[str]) -> set[str]:
     """What a kind may be asked for by: its whole name, or a word of it."""
-    return {name for kind in kinds for name in (kind, *(word for word in re.findall(r"[^\W_]+", kind) if len(word) > 1))}
+    return {
+        name for kind in kinds for name in (kind, *(word for word in re.findall(r"[^\W_]+", kind) if len(word) > 1))
+    }

@@ -26,7 +26,13 @@ from llmgw.world import (
 from tests.cli.fleets import Command, WorldFleet
 from tests.core.worlds import FLEET, INSTALLATION, NOW, assignment, endpoint, row, seen, table_model
 
-PAGES = ("status", *LISTINGS, "explain model/organisation/model-with-a-long-name-72b-instruct", "explain gpu-rack1-07", "explain gpu-rack2-11")
+PAGES = (
+    "status",
+    *LISTINGS,
+    "explain model/organisation/model-with-a-long-name-72b-instruct",
+    "explain gpu-rack1-07",
+    "explain gpu-rack2-11",
+)
 WIDTHS = (80, 140)
 LONG = "organisation/model-with-a-long-name-72b-instruct"
 
@@ -88,7 +94,11 @@ def troubled() -> World:
     return World(
         fleet=FLEET,
         wishes=Wishes(cordoned={drained: NOW - 90}, drains={drained: Drain(NOW - 90, NOW + 510)}),
-        good={ModelName(LONG): Catalog.model_validate({"models": [{"name": LONG, "profiles": [{"name": "h100-tp2", "engine": "stub"}]}]})},
+        good={
+            ModelName(LONG): Catalog.model_validate(
+                {"models": [{"name": LONG, "profiles": [{"name": "h100-tp2", "engine": "stub"}]}]}
+            )
+        },
         installation=INSTALLATION,
         epoch=1,
         seq=10,

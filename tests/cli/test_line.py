@@ -244,7 +244,7 @@ def test_wrong_usage_ends_with_2(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("import lama-swap x", 'there is no \'lama-swap\': did you mean "llama-swap"?'),
+        ("import lama-swap x", "there is no 'lama-swap': did you mean \"llama-swap\"?"),
         ("import nothing x", "there is no 'nothing': write one of gpustack, llama-swap, kubeai"),
         ("doctor nope", "there is no 'nope': write one of all, machine, fleet"),
         ("logs x -n many", "it must be a whole number, such as 2"),

@@ -45,7 +45,8 @@ def test_a_plan_is_a_tree_with_its_hash(fleet: WorldFleet, edited: str) -> None:
     done = Command(fleet, columns=140)("plan", edited)
     assert done.exit_code == 0
     assert done.stdout.splitlines()[0] == (
-        "What it leads to: 1 to start, 1 to stop, 3 to move, 1 to replace. 1 model would wait for want of a place: huge."
+        "What it leads to: 1 to start, 1 to stop, 3 to move, 1 to replace. "
+        "1 model would wait for want of a place: huge."
     )
     assert "├── llama  leaves; 1 endpoint withdrawn at once" in done.stdout
     assert "big  3 → 3 endpoints, never fewer than 2" in done.stdout

@@ -81,7 +81,8 @@ def _tellable(problem: Problem) -> bool:
 
 
 NOT_OURS = re.compile(
-    r"Value error|Input should|Assertion|pydantic|\b(NoneType|dict|dictionary|tuple|frozenset|bool|str|int|float|list_type)\b"
+    r"Value error|Input should|Assertion|pydantic|"
+    r"\b(NoneType|dict|dictionary|tuple|frozenset|bool|str|int|float|list_type)\b"
 )
 """A checker's words and Python's names of types: nothing for people who write YAML."""
 

@@ -246,7 +246,9 @@ def moving() -> World:
         start,
         catalog=Catalog.model_validate(raw_catalog("qwen", "llama")),
         assignments={a.replica: a for a in (*here, coming)},
-        table=build([table_model("qwen"), table_model("llama")], [endpoint("qwen-1", "qwen"), endpoint("llama-1", "llama")]),
+        table=build(
+            [table_model("qwen"), table_model("llama")], [endpoint("qwen-1", "qwen"), endpoint("llama-1", "llama")]
+        ),
         seen={**start.seen, NodeId("node-b"): seen("node-b", loads)},
         waiting={"model/llama": Waiting("model/llama", "no_place", "cpu needs a node: 1 node draining", NOW - 50)},
     )

@@ -147,7 +147,8 @@ def four_nodes_of_two_devices(**fields: object) -> World:
     nodes = [{"id": name, "url": f"http://{name}:7070"} for name in ("a", "b", "c", "d")]
     found = world("m", **fields)
     devices = {
-        n: tuple(Device(id=DeviceId(f"GPU-{n}-{i}"), index=i, kind="h100") for i in range(2)) for n in ("a", "b", "c", "d")
+        n: tuple(Device(id=DeviceId(f"GPU-{n}-{i}"), index=i, kind="h100") for i in range(2))
+        for n in ("a", "b", "c", "d")
     }
     return replace(
         found,

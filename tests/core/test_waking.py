@@ -154,9 +154,9 @@ def test_such_an_edit_of_several_replicas_keeps_one_until_then() -> None:
 
 
 def test_an_edit_to_zero_stops_at_once_where_no_idle_time_or_no_room_to_wake_is_left() -> None:
-    for replicas, fields in (({"min": 0, "max": 1}, {}), (0, {"idle_timeout_s": 60.0})):
+    for edited in (model("m", {"min": 0, "max": 1}), model("m", 0, idle_timeout_s=60.0)):
         f = running(model("m", 1))
-        f.catalog(catalog(f, model("m", replicas, **fields)))
+        f.catalog(catalog(f, edited))
         f.run(START_S)
         assert published(f, "m") == set()
 

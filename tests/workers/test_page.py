@@ -102,7 +102,10 @@ async def test_what_is_drained_and_which_version_serves_is_told() -> None:
         await page.locator(".node").first.wait_for()
         drains = await page.locator("#drains").inner_text()
         assert "1 replica left (llama-2); what finds no place elsewhere is stopped in 8 min" in drains
-        assert "the version before the edit serves meanwhile, with 1 endpoint" in await page.locator("#waiting").inner_text()
+        assert (
+            "the version before the edit serves meanwhile, with 1 endpoint"
+            in await page.locator("#waiting").inner_text()
+        )
         label = await page.locator("[data-key='node/gpu-rack2-11']").get_attribute("aria-label")
         assert label is not None
         assert label.startswith("gpu-rack2-11, healthy; draining; 0 of 3 devices unused")
