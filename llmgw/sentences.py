@@ -50,6 +50,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def are(count: int, noun: str) -> str:
+    """`1 replica is`, `3 replicas are`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 def lasting(seconds: float) -> str:
     """A duration for people: `8 s`, `3 min`, `2 h 5 min`."""
     whole = max(0, round(seconds))

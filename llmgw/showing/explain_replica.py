@@ -67,7 +67,7 @@ def _reported(scene: Scene, row: ReplicaReport, node: NodeId) -> str:
     details = [
         f"process {row.pid}" if row.pid is not None else "",
         f"port {row.port}" if row.port is not None else "",
-        f"exit code {row.exit_code}" if row.exit_code is not None else "",
+        f"exit code {row.exit_code}" if row.exit_code is not None and "exit code" not in row.reason else "",
         row.reason,
     ]
     said = ", ".join(text for text in details if text)
