@@ -9,7 +9,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from cli.agents import STATE_PATH, headers
+from cli.agents import STATE_PATH, headers, why_not
 from cli.asking import POLL_S, Plane
 from cli.checkup import Checked, doubt, fine, wrong
 from cli.failures import CommandError, meaning
@@ -130,8 +130,8 @@ def _target(session: Session, client: "httpx.Client", id_: str, url: str) -> Che
         with client.stream("GET", f"{url}{STATE_PATH}", timeout=ANSWER_LIMIT_S) as answer:
             status, date = answer.status_code, answer.headers.get("date")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        why = str(error) or type(error).__name__
-        return wrong(subject, f"not reached at {url} ({why})", "is it running, and its port open to this machine?")
+        what, _, mend = why_not(error).partition(". ")
+        return wrong(subject, f"not reached at {url}: {what}", mend or "is it running, and its port open to this machine?")
     if status in (401, 403):
         return _not_let_in(session, subject)
     if status != 200:

@@ -6,7 +6,7 @@ and nothing they derive is ever stored. Ages and durations are seconds; no page 
 
 from llmgw.showing.catalogs import CatalogPart, CatalogVersionRow, HistoryPage, catalog_part, history
 from llmgw.showing.details import fleet_table
-from llmgw.showing.explain import Explanation, explain
+from llmgw.showing.explain import Explanation, LastFailure, explain
 from llmgw.showing.fleet_rows import (
     DeviceRow,
     ModelRow,
@@ -36,6 +36,7 @@ __all__ = [
     "EventsPage",
     "Explanation",
     "HistoryPage",
+    "LastFailure",
     "ModelRow",
     "ModelsPage",
     "NodeRow",

@@ -163,7 +163,7 @@ def test_an_agent_that_is_not_reached_is_wrong_while_the_others_are_told() -> No
 
     code, found = checks(Command(WatchedFleet(serving("m")), agent=agent, wall_s=NOW_S))
     assert code == REFUSED
-    assert found["node node-a"]["what"] == "not reached at http://a:7070 (refused)"
+    assert found["node node-a"]["what"] == "not reached at http://a:7070: nothing listens there"
     assert found["node node-b"]["health"] == "fine"
 
 

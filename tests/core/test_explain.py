@@ -290,6 +290,7 @@ CASES: list[tuple[str, Callable[[], World], str]] = [
     ("a model that backs off", two_profiles, "qwen"),
     ("a model by its alias", two_profiles, "chat"),
     ("a model that was given up", failed_for_good, "qwen"),
+    ("a replica that failed and is gone", two_profiles, "qwen-0"),
     ("a model that left", left_the_catalog, "model/qwen"),
     ("a replica that is as wanted", plain, "replica/qwen-1"),
     ("a replica on its second profile", two_profiles, "qwen-1"),
