@@ -178,9 +178,7 @@ async def house(
                 _end_engines(folder)
 
 
-def _parts(
-    made: House, devices: int, router_flags: Sequence[str], worker_flags: Sequence[str]
-) -> list[Part]:
+def _parts(made: House, devices: int, router_flags: Sequence[str], worker_flags: Sequence[str]) -> list[Part]:
     python = (sys.executable, "-m")
     state = {name: str(made.folder / name) for name in ["worker", *made.nodes, *made.routers]}
     port = {name: made.url(name).removeprefix("http://") for name in (*made.nodes, *made.routers)}
