@@ -88,9 +88,10 @@ async def measure(home: House, kind: str, rounds: int, crowds: int) -> Rounds:
 def judged(kind: str, found: Rounds) -> list[Target]:
     """The median of what the plane added."""
     medians = {name: statistics.median(times) for name, times in found.items()}
+    added_ms, crowd_added_ms = (medians[size] - medians[f"{size}_floor"] for size in ("alone", "crowd"))
     return [
-        Target(f"{kind}: a model, ms above its engine", medians["alone"] - medians["alone_floor"], ADDED_MS),
-        Target(f"{kind}: ten models, ms above their engines", medians["crowd"] - medians["crowd_floor"], ADDED_CROWD_MS),
+        Target(f"{kind}: a model, ms above its engine", added_ms, ADDED_MS),
+        Target(f"{kind}: ten models, ms above their engines", crowd_added_ms, ADDED_CROWD_MS),
     ]
 
 
