@@ -13,10 +13,14 @@ from bench.report import finished
 BENCHES: dict[str, tuple[str, ...]] = {
     # name: arguments of the short form
     "latency": ("--nodes", "20", "--rounds", "5"),
+    "first": ("--rounds", "1", "--crowds", "1"),
+    "replace": ("--rounds", "1"),
     "rollout": ("--nodes", "20", "--rounds", "1"),
     "idle": ("--nodes", "20", "--seconds", "5"),
     "churn": ("--nodes", "20", "--deaths", "60", "--minutes", "0.2"),
     "failover": ("--nodes", "5", "--kills", "1", "--freezes", "1"),
+    "nodeloss": ("--nodes", "5", "--deaths", "1", "--silences", "1", "--lost", "12", "--restarts", "1"),
+    "catalog": ("--models", "40", "--rounds", "1"),
     "publish": ("--nodes", "20", "--rounds", "3"),
     "router": ("--rounds", "1", "--seconds", "0.5", "--streams", "50"),
     "load": ("--replacements", "5", "--rolls", "1", "--away-s", "5", "--wakes", "1", "--clients", "4"),
