@@ -19,7 +19,7 @@ import aiohttp
 
 from bench import engines
 from bench.house import House, house
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, finished, options, report, spread, telling
 
 ADDED_MS, ADDED_CROWD_MS = 150.0, 500.0
 CROWD = 10
@@ -109,7 +109,7 @@ async def run(given: argparse.Namespace) -> int:
             figures[name], floor[name] = spread(found[size]), spread(found[f"{size}_floor"])
             ratios[name] = statistics.median(found[size]) / statistics.median(found[f"{size}_floor"])
         targets += judged(kind, found)
-    return report("first", figures=figures, floor=floor, ratios=ratios, targets=targets, strict=given.strict)
+    return report("first", figures=figures, floor=floor, ratios=ratios, targets=targets, how=telling(given))
 
 
 if __name__ == "__main__":

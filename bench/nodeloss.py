@@ -24,7 +24,7 @@ from bench.first import catalog, quiet
 from bench.fleet.sizes import whole_device_models
 from bench.house import House, house
 from bench.replace import Traffic
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, finished, options, report, spread, telling
 from bench.stage import LIMIT_S, Scale, Stage, now_ms, staged
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.wire import RouterState
@@ -157,7 +157,7 @@ async def run(given: argparse.Namespace) -> int:
         Target("an agent restarted: engines that ended", restarted.engines, 0),
         Target("an agent restarted: requests that failed", restarted.requests, 0),
     ]
-    return report("nodeloss", figures=figures, floor={}, ratios={}, targets=targets, strict=given.strict)
+    return report("nodeloss", figures=figures, floor={}, ratios={}, targets=targets, how=telling(given))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import aiohttp
 from bench import engines
 from bench.first import catalog, quiet
 from bench.house import House, house
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, finished, options, report, spread, telling
 
 PER_S = 50.0
 BEFORE_S, AFTER_S = 1.0, 1.0
@@ -156,7 +156,7 @@ async def run(given: argparse.Namespace) -> int:
             Target(f"{kind}: failed requests sent after the kill", sum(r.failed_after for r in only), 0),
             Target(f"{kind}: failed requests with two", sum(r.failed_before + r.failed_after for r in two), 0),
         ]
-    return report("replace", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=given.strict)
+    return report("replace", figures=figures, floor=floors, ratios=ratios, targets=targets, how=telling(given))
 
 
 if __name__ == "__main__":
