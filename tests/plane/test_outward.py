@@ -63,7 +63,7 @@ async def test_another_servers_refusal_is_told_in_its_words_and_cut() -> None:
         return web.Response(status=502, text="bad gateway " * 1000)
 
     async with answering(busy) as (callers, url):
-        with pytest.raises(RefusedError, match="502 from .*bad gateway") as caught:
+        with pytest.raises(RefusedError, match=r"502 from .*bad gateway") as caught:
             await callers.send("PUT", url, "/v1/table", BODY)
     assert caught.value.outcome is CallOutcome.FAILED
     assert len(str(caught.value)) <= 300
