@@ -20,7 +20,9 @@ PREFIXES = ("replica/", "model/")
 
 def logs(
     context: typer.Context,
-    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Its id; or its model or an alias, when that has only one.")],
+    replica: Annotated[
+        str, typer.Argument(metavar="REPLICA", help="Its id; or its model or an alias, when that has only one.")
+    ],
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=MOST_LINES, metavar="N", help="Last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until Ctrl-C.")] = False,
     node: Annotated[
@@ -62,7 +64,9 @@ class Place:
 async def _place(plane: Plane, asked: str, node: str | None) -> Place:
     from llmgw import views  # late, for a quick `llmgw --help`
 
-    name, note, tail = next((asked.removeprefix(p) for p in PREFIXES if asked.startswith(p)), asked), "", ()
+    name = next((asked.removeprefix(p) for p in PREFIXES if asked.startswith(p)), asked)
+    note: str = ""
+    tail: tuple[str, ...] = ()
     if node is None:
         name, node, note, tail = await _found(plane, name)
     targets = [t for page in await plane.pages("targets", views.TargetsPage) for t in page.targets]
