@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from bench.fleet import running, synthetic
 from bench.fleet.synthetic import Fleet
-from bench.report import Target, report
+from bench.report import Target, add_flags, report, telling
 from llmgw.decide import decide
 from llmgw.merge import merge
 from llmgw.placing.planner import Placing, plan
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--only-memory", type=int, metavar="NODES", help="print the peak of planning so many nodes")
-    parser.add_argument("--strict", action="store_true")
+    add_flags(parser)
     options = parser.parse_args(argv)
     if options.only_memory:
         _planned(synthetic.fleet(options.only_memory, options.fill))
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "cold_fill_over_full_plan": 1000 * cold["cpu_s"] / alone["full_ms"],
         },
         targets=targets,
-        strict=options.strict,
+        how=telling(options),
     )
 
 

@@ -7,9 +7,9 @@ with the first search; each model then finds its places reserved.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from llmgw import asking, demand, plan_size
+from llmgw import asking, demand, plan_size, rolling
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
@@ -48,7 +48,7 @@ class Spot:
 @dataclass(frozen=True, slots=True)
 class _Offer:
     site: Site
-    vendors: frozenset[str]
+    sorts: frozenset[asking.Sort]
     """Of its devices."""
 
 
@@ -65,6 +65,8 @@ class Ground:
     _wording: asking.Wording = field(init=False)
     _made: Field | None = None
     _reserved: defaultdict[ModelName, list[Holding]] = field(default_factory=lambda: defaultdict(list))
+    _replaced: set[ReplicaId] = field(default_factory=set)
+    """Replicas that newer ones are to take over from."""
     _displaced: list[Displaced] = field(default_factory=list)
     _wanted: dict[ModelName, Request] = field(default_factory=dict)
     _leaves: dict[tuple[ModelName, int], list[ReplicaId]] = field(default_factory=dict)
@@ -87,11 +89,12 @@ class Ground:
 
     def _build(self) -> Field:
         offers = [self._offer(view) for view in self.draft.survey.nodes.values()]
-        vendors = frozenset().union(*(offer.vendors for offer in offers))
-        self._wording = asking.wording(self.draft.world.fleet, self.catalog, vendors)
+        sorts = frozenset().union(*(offer.sorts for offer in offers))
+        self._wording = asking.wording(self.draft.world.fleet, self.catalog, sorts)
         wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
         made = Field([offer.site for offer in offers], wanted)
+        self._replaced = {a.replica for r in wanted if r.count for a in self._to_replace(r.model)}
         holdings: list[Holding] = []
         for id_ in sorted(self.draft.nodes_assigned()):
             node = made.yard.index.get(id_)
@@ -108,7 +111,7 @@ class Ground:
             known = {a.replica for a in mine if a.node == view.node.id}
             strays = () if view.seen is None else (row for row in view.seen.replicas if row.replica not in known)
             site = site_of(view, {claim.device for row in strays for claim in row.claims}, percent)
-            return _Offer(site, frozenset(slot.vendor for slot in site.slots))
+            return _Offer(site, frozenset((slot.vendor, slot.identity) for slot in site.slots))
 
         return _OFFERS.get((self.draft.world.fleet, view.node.id, percent), (view, mine), made)
 
@@ -123,12 +126,13 @@ class Ground:
         name = self.draft.world.fleet, site.id, node, made.yard.bank_slots[node]
         found = _HOLDINGS.get(name, (site, mine, *models), holdings)
         leaving = {a.replica for a in mine if a.stop is not None and self._is_leaving(a)}
-        if not leaving:
-            return found
-        for holding in found:
+        for holding in found if leaving else ():
             if holding.replica in leaving:
                 made.yard.release(node, _held(holding))
-        return [holding for holding in found if holding.replica not in leaving]
+        if not leaving and self._replaced.isdisjoint(a.replica for a in mine):
+            return found
+        kept = (holding for holding in found if holding.replica not in leaving)
+        return [replace(h, leaves=True) if h.replica in self._replaced else h for h in kept]
 
     def _is_leaving(self, assignment: Assignment) -> bool:
         stop = assignment.stop
@@ -155,6 +159,12 @@ class Ground:
             host_mib=assignment.host_memory_mib,
             units=float(len(assignment.claims)),
         )
+
+    def _to_replace(self, name: ModelName) -> list[Assignment]:
+        """Replicas of a model that newer ones are to take over from."""
+        prints = rolling.version(self.draft, self.draft.models[name]).prints
+        mine = (a for a in self.draft.of_model(name) if not a.unreadable)
+        return [a for a in mine if demand.why_moves(self.draft, a, prints) is not None]
 
     def _plan(self, made: Field) -> None:
         asked = [request for request in self._wanted.values() if request.count]
