@@ -44,6 +44,8 @@ class Found:
     """Of its first process, in this machine's numbers; 0 when it does not run or is elsewhere."""
     record: Record | None
     """As its label tells; None when that is damaged."""
+    out_of_memory: bool = False
+    """The kernel ended it for want of memory."""
 
 
 class ToolFailed(Exception):  # noqa: N818 - told as it is
@@ -193,6 +195,7 @@ def _found(row: Mapping[str, Any]) -> Found:
         runs=str(state.get("Status", "")).lower() not in ("exited", "dead", "created", "configured", "stopped"),
         pid=int(state.get("Pid") or 0),
         record=record,
+        out_of_memory=state.get("OOMKilled") is True,
     )
 
 

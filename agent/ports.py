@@ -5,6 +5,7 @@ let go by every router, or an hour. It never decides who gets a port, and knows 
 """
 
 import socket
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -118,3 +119,22 @@ def _bind(port: int) -> socket.socket | None:
         return candidate
     candidate.close()
     return None
+
+
+def listens_at(port: int, proc: Path = PROC) -> tuple[str, ...]:
+    """The addresses of this machine at which somebody listens on `port`; none where the kernel does not tell.
+
+    Format of /proc/net/tcp: proc_net(5); addresses are in the processor's byte order, in words of 32 bits.
+    """
+    found: list[str] = []
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with suppress(OSError, ValueError, IndexError):
+            for line in (proc / "net" / name).read_text().splitlines()[1:]:
+                words = line.split()
+                address, _, number = words[1].partition(":")
+                if words[3] == "0A" and int(number, 16) == port:
+                    raw = b"".join(
+                        int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
+                    )
+                    found.append(socket.inet_ntop(family, raw))
+    return tuple(dict.fromkeys(found))
