@@ -28,8 +28,11 @@ class EngineLogs:
         self._limit = limit_mib * 1024 * 1024
 
     def path(self, replica: ReplicaId, attempt: int) -> Path:
-        """Where this attempt's output goes."""
-        return self._root / replica / f"{attempt}.log"
+        """Where this attempt's output goes; its folder is made where that can be (if not, the start tells why)."""
+        folder = self._root / replica
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{attempt}.log"
 
     def latest(self, replica: str) -> Path | None:
         """The newest attempt's log; None for a replica never seen here."""

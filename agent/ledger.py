@@ -78,6 +78,8 @@ class Ledger(Wire):
     records: dict[ReplicaId, Record] = {}
     resting_ports: dict[int, float] = {}
     """Port -> moment on the boot clock at which it began to rest."""
+    resting_with: dict[int, int] = {}
+    """Extra port that rests -> the first port of its engine: they are let go together."""
     heard_s: float | None = None
     """When a plane was last heard, on the boot clock."""
 

@@ -127,7 +127,7 @@ class Node:
         for note in recovered.notes:
             log.warning("recovered", note=note)
         self.token, self.must_report_first = recovered.ledger.token, recovered.rebuilt
-        self.ports.restore(recovered.ledger.resting_ports)
+        self.ports.restore(recovered.ledger.resting_ports, recovered.ledger.resting_with)
         self.hearing.restore(recovered.ledger.heard_s, boottime_s())
         for record in recovered.ledger.records.values():
             self.replicas[record.replica] = self.new_replica(record)
@@ -318,6 +318,7 @@ class Node:
             token=self.token,
             records={replica.record.replica: replica.record for replica in self.replicas.values()},
             resting_ports=self.ports.resting,
+            resting_with=self.ports.companions,
             heard_s=self.hearing.heard_s,
         )
 

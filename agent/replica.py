@@ -53,6 +53,8 @@ class Replica:
         self._since_s = _now_s()
         self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pids: frozenset[int] = frozenset()
+        """Processes that it had, as far as they were seen."""
         self._host = around.settings.probe_hosts[0]
         """Where it answered last."""
         self._unheard = (0.0, "")
@@ -325,7 +327,8 @@ class Replica:
         deadline = clock() + self.record.start.launch.stop.kill_limit_s
         pause, slowest = FREE_POLL_S
         while not self.freed and (look := self._around.look_at_devices) is not None:
-            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look())
+            pids = self._pids | ({self.record.pid} if self.record.pid is not None else set())
+            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look(), pids)
             self.freed = not reason
             if reason:
                 if clock() >= deadline:
@@ -344,6 +347,7 @@ class Replica:
         around, census = self._around, await self._around.census.take()
         grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
         processes = processes_of(self.record, around.settings.node, census, grouped)
+        self._pids |= {process.pid for process in processes}
         if self._container is None:
             return processes
         return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
