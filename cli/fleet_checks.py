@@ -147,7 +147,9 @@ def _target(session: Session, client: "httpx.Client", id_: str, url: str) -> Che
             status, date = answer.status_code, answer.headers.get("date")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         what, _, mend = why_not(error).partition(". ")
-        return wrong(subject, f"not reached at {url}: {what}", mend or "is it running, and its port open to this machine?")
+        return wrong(
+            subject, f"not reached at {url}: {what}", mend or "is it running, and its port open to this machine?"
+        )
     if status in (401, 403):
         return _not_let_in(session, subject)
     if status != 200:

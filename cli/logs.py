@@ -20,7 +20,9 @@ PREFIXES = ("replica/", "model/")
 
 def logs(
     context: typer.Context,
-    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Its id; or its model or an alias, when that has only one.")],
+    replica: Annotated[
+        str, typer.Argument(metavar="REPLICA", help="Its id; or its model or an alias, when that has only one.")
+    ],
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=MOST_LINES, metavar="N", help="Last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until Ctrl-C.")] = False,
     node: Annotated[

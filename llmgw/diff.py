@@ -82,7 +82,9 @@ def _bounds(replicas: Plain) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _things(part: type[Part], kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> Iterator[Difference]:
+def _things(
+    part: type[Part], kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]
+) -> Iterator[Difference]:
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
             yield Difference(Change.ADDED, kind, name)
@@ -95,7 +97,7 @@ def _things(part: type[Part], kind: str, before: Mapping[str, Plain], after: Map
 def _fields(
     part: type[Part] | None, kind: str, name: str, before: Plain, after: Plain, prefix: str = ""
 ) -> Iterator[Difference]:
-    """Changed fields of one thing, which is described by `part`. Mappings are gone into, and profiles by their names."""
+    """Changed fields of one thing, which `part` describes. Mappings are gone into, and profiles by their names."""
     for field in sorted(before.keys() | after.keys()):
         old, new = before.get(field), after.get(field)
         path = f"{prefix}{field}"

@@ -20,9 +20,10 @@ class Devices:
     count: int
     kind: str | None = None
     memory: str | None = None
+    claim: str | None = None
 
     def plain(self) -> dict[str, object]:
-        return _given(count=self.count, kind=self.kind, memory=self.memory)
+        return _given(count=self.count, kind=self.kind, memory=self.memory, claim=self.claim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ def places(spec: Part) -> Places:
         for expression in item.part("preference", "matchExpressions").items():
             _expression(found, expression, "prefers")
     for other in ("podAffinity", "podAntiAffinity"):
-        spec.part("affinity").lose(other, "replicas keep apart by themselves; `max_per_node` and `spread_zones` say more")
+        spec.part("affinity").lose(
+            other, "replicas keep apart by themselves; `max_per_node` and `spread_zones` say more"
+        )
     if found.labels or found.prefers:
         spec.account.assume(spec.at, THE_LABELS)
     if found.nodes:
@@ -70,7 +72,9 @@ def _expression(found: Places, expression: Part, what: Literal["labels", "prefer
     texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
     usable = operator == "In" and texts and len(texts) == len(values if isinstance(values, list) else ())
     if not usable or (len(texts) > 1 and (key not in HOSTNAMES or what == "prefers")):
-        expression.lose_all(ONE_VALUE if operator == "In" else f"{operator or 'what it asks'} cannot be asked of labels")
+        expression.lose_all(
+            ONE_VALUE if operator == "In" else f"{operator or 'what it asks'} cannot be asked of labels"
+        )
         return
     expression.account.carry(expression.at)
     if key in HOSTNAMES and what == "labels":

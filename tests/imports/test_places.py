@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from llmgw.importing.account import Fate
 from llmgw.importing.importer import Imported
 from tests.imports.files import accepted, changed, lost, of, profile, told
@@ -99,3 +101,28 @@ def test_gpustack_s_workers_are_labels_and_nodes_and_its_devices_the_plane_s_cho
     assert (made["labels"], made["nodes"], made["accelerators"]) == ({"rack": "r1"}, ["w1", "w2"], [{"count": 2}])
     assert changed(found, "gpu_ids.0", "the plane chooses the devices of that node")
     assert lost(found, "gpu_ids.3", "it is not WORKER:TYPE:INDEX")
+
+
+@pytest.mark.parametrize(
+    ("args", "claim"),
+    [
+        (["--gpu-memory-utilization=0.4"], "30518MiB"),
+        (["--gpu-memory-utilization", "0.25"], "19074MiB"),
+        (["--gpu-memory-utilization=0.9"], None),
+        (["--gpu-memory-utilization=x"], None),
+        ([], None),
+    ],
+)
+def test_an_engine_that_is_left_a_share_of_a_device_claims_that_share(args: list[str], claim: str | None) -> None:
+    spec = {"engine": "VLLM", "url": "hf://a/b", "resourceProfile": "nvidia-gpu-a100-80gb:1", "args": args}
+    raw = {"apiVersion": "kubeai.org/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec}
+    found = of("kubeai", json.dumps(raw))
+    expected = {"count": 1, "kind": "a100", "memory": "80GB", **({"claim": claim} if claim else {})}
+    assert profile(found, "m")["accelerators"] == [expected]
+    assert any("others may have the rest" in line for line in told(found, Fate.ASSUMED)) is (claim is not None)
+
+
+def test_a_share_of_memory_that_nobody_knows_is_told() -> None:
+    found = stack(vllmConfig={"gpuMemoryUtilization": 0.3})
+    assert placed(found) == {"accelerators": ONE}
+    assert any("it takes 30% of each: write `claim`" in line for line in told(found, Fate.ASSUMED))

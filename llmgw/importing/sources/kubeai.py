@@ -143,7 +143,9 @@ def _bounds(spec: Part) -> tuple[int, int]:
     if low is None:
         spec.account.assume(spec.at, "at least 0 replicas, KubeAI's own default: it sleeps until it is asked for")
     if high is None:
-        spec.account.assume(spec.at, f"at most {counted(max(low or 0, 1), 'replica')}: KubeAI knows no bound, llmgw needs one")
+        spec.account.assume(
+            spec.at, f"at most {counted(max(low or 0, 1), 'replica')}: KubeAI knows no bound, llmgw needs one"
+        )
     low = min(low or 0, 10_000)
     high = min(max(low, 1) if high is None else high, 10_000)
     return (low, high) if low <= high else (high, high)
