@@ -64,7 +64,9 @@ class Place:
 async def _place(plane: Plane, asked: str, node: str | None) -> Place:
     from llmgw import views  # late, for a quick `llmgw --help`
 
-    name, note, tail = next((asked.removeprefix(p) for p in PREFIXES if asked.startswith(p)), asked), "", ()
+    name = next((asked.removeprefix(p) for p in PREFIXES if asked.startswith(p)), asked)
+    note: str = ""
+    tail: tuple[str, ...] = ()
     if node is None:
         name, node, note, tail = await _found(plane, name)
     targets = [t for page in await plane.pages("targets", views.TargetsPage) for t in page.targets]

@@ -97,7 +97,7 @@ def _things(
 def _fields(
     part: type[Part] | None, kind: str, name: str, before: Plain, after: Plain, prefix: str = ""
 ) -> Iterator[Difference]:
-    """Changed fields of one thing, which `part` describes. Mappings are gone into, and profiles by their names."""
+    """Changed fields of one thing, described by `part`. Mappings are gone into, and profiles by their names."""
     for field in sorted(before.keys() | after.keys()):
         old, new = before.get(field), after.get(field)
         path = f"{prefix}{field}"

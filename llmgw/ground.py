@@ -76,7 +76,9 @@ class Ground:
     def _build(self) -> Field:
         percent = self.catalog.policy.max_shared_percent
         sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
-        self._wording = asking.Wording(self.catalog, {slot.vendor for site in sites for slot in site.slots})
+        self._wording = asking.Wording(
+            self.catalog, {(slot.vendor, slot.identity) for site in sites for slot in site.slots}
+        )
         wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
         made = Field(sites, wanted)
