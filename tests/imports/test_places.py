@@ -7,7 +7,7 @@ import pytest
 
 from llmgw.importing.account import Fate
 from llmgw.importing.importer import Imported
-from tests.imports.files import accepted, changed, lost, of, profile, told
+from tests.imports.files import accepted, changed, lost, models, of, profile, told
 
 
 def stack(**spec: Any) -> Imported:
@@ -84,7 +84,7 @@ def test_what_no_label_can_say_is_told_with_what_would() -> None:
 
 def test_a_file_of_production_stack_keeps_its_node() -> None:
     found = accepted("production-stack", "values-25-v100-multi-gpu-tp2.yaml")
-    (model,) = found.catalog["models"]  # type: ignore[misc]  # a list of one
+    [model] = models(found).values()
     assert model["profiles"][0]["nodes"] == ["gpu-node-01"]
 
 
