@@ -250,17 +250,21 @@ def _new_id(draft: Draft, model: Model) -> ReplicaId:
     """`slug-number`: safe in paths and labels, unique for ever since the number is never used again."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.name.casefold()).strip("-")[:40].strip("-") or "model"
     while True:
-        replica = ReplicaId(f"{slug}-{_base36(draft.next_replica)}")
+        replica = ReplicaId(f"{slug}-{_numeral(draft.next_replica)}")
         draft.next_replica += 1
         if not draft.is_known(replica):
             return replica
 
 
-def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+DIGITS = "0123456789abcdefghjkmnpqrstuvwxyz"
+"""Without i, l and o, which read aloud, or in many fonts, are 1 and 0. Ids made with all 36 stay unique: as a number of
+33 digits each of them is smaller than the one it was made of, and that one is used up."""
+
+
+def _numeral(number: int) -> str:
     text = ""
     while True:
-        number, rest = divmod(number, 36)
-        text = digits[rest] + text
+        number, rest = divmod(number, len(DIGITS))
+        text = DIGITS[rest] + text
         if number == 0:
             return text
