@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, crashes, demand, rolling
+from llmgw import attempts, crashes, demand, rolling, yielding
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.evidence import is_proof, never_begun
@@ -102,6 +102,8 @@ class _Filling:
             alive = [*stay, *self._placed()]
         lacking = demand.assess(self.draft, self.version, alive)
         short = self._place(self.version, lacking.missing, lacking.to_place)
+        if isinstance(short, _NotFound) and lacking.urgent:
+            yielding.make_room(self.draft, self.ground, self.model, short.tried)
         if lacking.former and (former := rolling.last_good(self.draft.world, self.model)) is not None:
             self._place(former, lacking.former, lacking.former)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
