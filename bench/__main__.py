@@ -27,6 +27,7 @@ BENCHES: dict[str, tuple[str, ...]] = {
     "agent": ("--starts", "5", "--rounds", "1", "--idle", "5", "--settle-s", "3", "--deaths", "3"),
     "plan": ("--nodes", "100", "--pass-nodes", "50", "--repeat", "1"),
     "fragmentation": ("--kinds", "whole", "--seeds", "42"),
+    "oracle": ("--count", "10"),
     "soak": ("--minutes", "0.5"),
 }
 

@@ -49,6 +49,7 @@ async def measure(nodes: int, rounds: int) -> tuple[Samples, list[float]]:
         await stage.steady(300.0, QUIET_S)
         for _ in range(rounds):
             floor.append(await _floor(stage, noop))
+            await asyncio.sleep(QUIET_S)  # else the end of the floor's own round is in the next sample
             await _round(stage, whole, samples)
     return samples, floor
 

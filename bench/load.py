@@ -41,6 +41,8 @@ class Scale:
     wakes: int = 20
     real: bool = False
     """With a model on a real llama.cpp, which rolls too."""
+    max_history: int = 1500
+    """Events after which the workflow continues as new: few of them make that happen under traffic often."""
 
 
 def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s: float = 0.2) -> dict[str, object]:
@@ -214,7 +216,8 @@ STEPS: tuple[tuple[str, Callable[[Load], Awaitable[None]]], ...] = (
 
 async def under_load(folder: Path, scale: Scale, steps: Sequence[str], flags: Sequence[str] = ()) -> tuple[Load, Crowd]:
     """Run the steps whose names are given while the crowd asks; each step ends when the fleet has settled."""
-    async with house(folder, nodes=2, routers=2, devices=8, router_flags=flags) as home:
+    runs = ("--max-history", str(scale.max_history))
+    async with house(folder, nodes=2, routers=2, devices=8, router_flags=flags, worker_flags=runs) as home:
         load = Load(home, scale)
         await home.fleet.apply(load.catalog())
         await load.settled()

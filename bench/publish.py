@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from pydantic import BaseModel
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
@@ -103,14 +104,14 @@ def _wall_ms(at_ms: float) -> float:
 # --- a large table -------------------------------------------------------------------------------------------------
 
 
-class Counted(httpx.AsyncHTTPTransport):
+class Counted(Callers):
     """Counts the bytes of bodies that leave."""
 
     sent = 0
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.sent += len(await request.aread())
-        return await super().handle_async_request(request)
+    async def send(self, method: str, url: str, path: str, body: BaseModel) -> bytes:
+        self.sent += len(body.model_dump_json())
+        return await super().send(method, url, path, body)
 
 
 def large_table(endpoints: int) -> Table:
@@ -128,19 +129,18 @@ def _endpoint(id_: str, model: str, port: int = 21000) -> Endpoint:
 
 async def large_pushes(endpoints: int, rounds: int) -> dict[str, dict[str, float]]:
     """Time and bytes of a whole table and of a difference of one replica, told to the real router."""
-    transport = Counted()
-    callers = Callers(Outward(), transport)
+    callers = Counted(Outward())
     sink, table = NativeSink(callers), large_table(endpoints)
     whole_ms: list[float] = []
     delta_ms: list[float] = []
     async with real_router() as url:
         for seq in range(1, 2 * rounds, 2):
-            transport.sent, begun = 0, time.perf_counter()
+            callers.sent, begun = 0, time.perf_counter()
             call = _call(url, seq)
             models, all_ = tuple(table.models.values()), tuple(table.endpoints.values())
             await sink.put(call, RouterTable(token=call.token, digest=table.digest, models=models, endpoints=all_))
             whole_ms.append((time.perf_counter() - begun) * 1000)
-            whole_bytes, transport.sent = transport.sent, 0
+            whole_bytes, callers.sent = callers.sent, 0
             gone, come = next(iter(table.endpoints)), _endpoint(f"model-0-new{seq}", "org/model-0", 21000 + seq)
             change = TableChange(put_endpoints=(come,), drop_endpoints=(gone,))
             after = tables.apply(table, change)
@@ -148,7 +148,7 @@ async def large_pushes(endpoints: int, rounds: int) -> dict[str, dict[str, float
             begun = time.perf_counter()
             await sink.patch(_call(url, seq + 1, delta))
             delta_ms.append((time.perf_counter() - begun) * 1000)
-            delta_bytes, table = transport.sent, after
+            delta_bytes, table = callers.sent, after
     await callers.close()
     return {
         "full": {**spread(whole_ms), "bytes": whole_bytes},

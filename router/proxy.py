@@ -151,9 +151,10 @@ class Proxy:
         call = Call(self._traffic.clock, request.path, request_id)
         try:
             outcome = await self._answer(request, call)
-            if isinstance(outcome, Answer):
-                return self._missed(call, outcome)
-            return outcome
+            if not isinstance(outcome, Answer):
+                return outcome
+            response = self._missed(call, outcome)
+            return await answers.last(request, response) if outcome.ends else response
         finally:
             if self._log:
                 call.log()
@@ -181,6 +182,8 @@ class Proxy:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return answers.too_large(self._max_body_bytes)
+        except web.RequestPayloadError:
+            return answers.unreadable()
         model = find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
