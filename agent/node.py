@@ -4,11 +4,8 @@ Everything here happens on one event loop. `agent.commands` decides what a batch
 """
 
 import asyncio
-import fcntl
-import os
 import shutil
 import socket
-import uuid
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
@@ -31,9 +28,11 @@ from agent.ports import Ports
 from agent.proc import PROC, Census, Process, boot_id, boottime_s, machine_id, process_at
 from agent.readiness import Prober
 from agent.recovery import recover
-from agent.replica import Replica, Surroundings
+from agent.replica import Replica
 from agent.reports import Revisions
 from agent.settings import Settings
+from agent.statefolder import StateInUse, lock_folder, made_machine_id
+from agent.surroundings import Surroundings
 from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
@@ -46,18 +45,16 @@ FIRST_LOOK_S = 1.5
 DEVICES_S = 15.0
 HOUSEKEEPING_S = 5.0
 
+__all__ = ["Node", "StateInUse", "log"]
+
 log = structlog.get_logger("agent")
-
-
-class StateInUse(Exception):  # noqa: N818 - told to the operator as it is
-    """Another agent runs on the same state folder."""
 
 
 class Node:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.settings = settings
         self.boot_id = boot_id()
-        self.machine_id = settings.machine_id or machine_id() or _made_machine_id(settings.state_dir / "machine-id")
+        self.machine_id = settings.machine_id or machine_id() or made_machine_id(settings.state_dir / "machine-id")
         self.home = str(settings.state_dir)
         self.token: Token | None = None
         self.must_report_first = False
@@ -103,7 +100,7 @@ class Node:
 
     async def open(self) -> None:
         """Take over what runs, and only then be ready for questions. Raises StateInUse, LedgerError, OSError."""
-        self._lock = _lock_folder(self.settings.state_dir)
+        self._lock = lock_folder(self.settings.state_dir)
         self._around = self._surroundings(Prober())
         path = self.settings.state_dir / "ledger.json"
         contained = await self._contained()
@@ -356,31 +353,6 @@ class Node:
         for replica, attempt in live:
             self.logs.bound(replica, attempt)
         self.logs.forget_old({replica for replica, _ in live})
-
-
-def _lock_folder(folder: Path) -> IO[str]:
-    """Hold the folder for this process; the kernel lets go when it ends. Raises StateInUse."""
-    file = (folder / "lock").open("a+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip()
-        file.close()
-        raise StateInUse(
-            f"--state-dir {folder}: another agent (pid {holder or 'unknown'}) runs on it; end that one, or name another"
-        ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
-
-
-def _made_machine_id(kept: Path) -> str:
-    """For a machine that has no id of its own: made once, kept with the state."""
-    if not kept.exists():
-        kept.write_text(uuid.uuid4().hex + "\n")
-    return kept.read_text().strip()
 
 
 def _disk_of(path: Path) -> DiskReport | None:

@@ -81,12 +81,40 @@ def machine_id() -> str:
     return ""
 
 
-def host_memory_mib() -> int | None:
+def host_memory_mib(proc: Path = PROC) -> int | None:
+    """Main memory that engines started here may have: the machine's, or less where this agent itself is limited.
+
+    None where the kernel does not tell.
+    """
     with suppress(OSError, ValueError, IndexError):
-        for line in (PROC / "meminfo").read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) // 1024
+        for line in (proc / "meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:") and (total := int(line.split()[1]) // 1024):
+                return min((total, *_own_limits_mib(proc)))
     return None
+
+
+def _own_limits_mib(proc: Path) -> Iterator[int]:
+    """`memory.max` of this process's cgroup and of those above it."""
+    folder, mount = place_in_cgroups(proc)
+    if folder is None or mount is None:
+        return
+    for group in (folder, *folder.parents):
+        if group == mount or mount in group.parents:
+            with suppress(OSError, ValueError):  # `max`, and the root, which has none
+                yield int((group / "memory.max").read_text()) // (1024 * 1024)
+
+
+def place_in_cgroups(proc: Path = PROC) -> tuple[Path | None, Path | None]:
+    """(folder of this process's cgroup of version 2, where that hierarchy is mounted); None where there is none."""
+    try:
+        lines = (proc / "self/cgroup").read_text().splitlines()
+        mounts = (line.split() for line in (proc / "self/mountinfo").read_text().splitlines())
+        mount = next(words for words in mounts if words[words.index("-") + 1] == "cgroup2")
+        path = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None, None
+    inner, at = mount[3], Path(mount[4])
+    return at / path.removeprefix(inner.rstrip("/")).lstrip("/"), at
 
 
 def boottime_s() -> float:

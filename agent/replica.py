@@ -4,42 +4,24 @@ The only place that changes a replica's state. It runs on the agent's one event 
 """
 
 import asyncio
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
 
 from agent import engines
-from agent.census import CensusTaker
-from agent.cgroups import Cgroups
+from agent.beginning import what_to_execute
 from agent.contained import Contained
-from agent.containers import ContainerTool, Mount
-from agent.devices import Known
-from agent.enginelogs import EngineLogs
 from agent.freeing import why_not_free
-from agent.launch import Invocation, Place, render
-from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
-from agent.local import Executables, Secrets, find_tool
-from agent.marks import mark_environment, processes_of
+from agent.ledger import Failure, LedgerError, Record, StopStep
+from agent.marks import processes_of
 from agent.portloss import tells_of_a_lost_port
-from agent.ports import NoPort, Ports
+from agent.ports import NoPort
 from agent.proc import Process, boottime_s
-from agent.readiness import (
-    FAILURES,
-    TICK_S,
-    Finding,
-    LogSize,
-    Prober,
-    grown_or_due,
-    loading_interval_s,
-    port_answers,
-)
-from agent.settings import Settings
+from agent.readiness import FAILURES, TICK_S, Finding, LogSize, grown_or_due, loading_interval_s, port_answers
 from agent.stopping import bring_down, describe, rungs
+from agent.surroundings import Surroundings
+from agent.telling import how_it_ended, row_of
 from agent.vitals import Vitals
-from agent.weights import finding
-from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
+from llmgw.wire import EngineState, ReplicaReport
 
 AWAY = "the engine ended while the agent was away"
 
@@ -48,45 +30,6 @@ FREE_POLL_S = (0.1, 2.0)
 
 MOST_MOVES = 5
 """So many times an engine is started on other ports; then its end is a failure like any other."""
-
-TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
-
-
-class Watcher(Protocol):
-    """Who is told of a replica's changes."""
-
-    def changed(self, replica: "Replica") -> None: ...
-    def became_ready(self, replica: "Replica", after_s: float) -> None: ...
-    def gone(self, replica: "Replica") -> None: ...
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a replica uses of its node."""
-
-    settings: Settings
-    environ: Mapping[str, str]
-    executables: Executables
-    secrets: Secrets
-    containers: ContainerTool | None
-    """None where this node has none, or is to use none."""
-    ports: Ports
-    logs: EngineLogs
-    ledger: LedgerFile
-    census: CensusTaker
-    cgroups: Cgroups
-    prober: Prober
-    devices: Callable[[], Known]
-    look_at_devices: Callable[[], Awaitable[Known]] | None
-    """None where no tool measures devices: then its processes are all the proof there is."""
-    make_task: TaskMaker
-    watcher: Watcher
-
-    def program(self, launch: LaunchSpec) -> str | Refusal:
-        """The path to execute for a launch: its own program, or the container tool."""
-        if launch.container is None:
-            return self.executables.find(launch.argv[0])
-        return find_tool(self.containers, launch.container, self.settings.allow_images)
 
 
 class Replica:
@@ -165,31 +108,13 @@ class Replica:
         """Its row. What lasts is made once per change: reports of hundreds of replicas leave at every change of one."""
         seen = (self.record, self.state, self.reason, self.stuck)
         if self._told is None or self._told[0] is not self.record or self._told[1:4] != seen[1:]:
-            self._told = (*seen, self._row())
+            row = row_of(
+                self.record, self.state, self.stuck or self.reason, self._url(self._around.settings.reach_host)
+            )
+            self._told = (*seen, row)
         now_s = _now_s()
         usage = self._vitals.usage if self.state is EngineState.READY else None
         return self._told[4].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
-
-    def _row(self) -> ReplicaReport:
-        record = self.record
-        failure = record.failure
-        return ReplicaReport(
-            replica=record.replica,
-            model=record.start.model,
-            mark=record.mark,
-            fingerprint=record.start.fingerprint,
-            attempt=record.start.attempt,
-            state=self.state,
-            claims=record.start.claims,
-            served_name=record.start.launch.served_name,
-            url=self._url(self._around.settings.reach_host),
-            port=record.port,
-            pid=record.pid,
-            was_ready=record.was_ready,
-            exit_code=failure.exit_code if failure else None,
-            reason=(self.stuck or self.reason)[:300],
-            log_tail=failure.log_tail if failure else (),
-        )
 
     # --- its life --------------------------------------------------------------------------------------------------
 
@@ -218,7 +143,7 @@ class Replica:
                 return True
             if self._lost_its_port() and await self._move():
                 return True
-            self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
+            self._fail(how_it_ended(engine.exit_code, self.state), engine.exit_code)
         elif passed:
             await self._give_up(watch.result())
         return False
@@ -257,23 +182,19 @@ class Replica:
 
     async def _execute(self) -> engines.Engine | None:
         """Start the process; None when that fails, and the state says why."""
-        start = self.record.start
         if self.record.pid is not None:  # it ran, and no container of it does
             self._fail(AWAY)
             return None
         if self._container is not None and (reason := await self._container.clear(self.record)):
             self._fail(reason)
             return None
-        executable = self._around.program(start.launch)
-        secrets = self._around.secrets.resolve(start.launch.secret_env)
-        weights = finding.argument(start.launch, self._around.settings.weights_root)
-        for found in (executable, secrets, weights):
-            if isinstance(found, Refusal):
-                self._fail(found.message)
-                return None
-        assert isinstance(executable, str) and isinstance(weights, str) and not isinstance(secrets, Refusal)  # noqa: S101, PT018
-        self.update(started_s=boottime_s())
-        invocation = self._invocation(weights, secrets)
+        record = self.record.model_copy(update={"started_s": boottime_s()})  # part of the mark it will carry
+        what = what_to_execute(record, self._around, self._container)
+        if isinstance(what, str):
+            self._fail(what)
+            return None
+        executable, invocation = what
+        self.record = record
         self._around.ports.hand_over(self.record.ports)
         try:
             engine = engines.start(executable, invocation, self._log)
@@ -285,29 +206,6 @@ class Replica:
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine
-
-    def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
-        record, around = self.record, self._around
-        contained = self._container
-        inherited = {
-            **(around.environ if contained is None else {}),
-            **finding.hub_environment(around.settings.weights_root, record.start.launch.env),
-        }
-        place = Place(
-            host=around.settings.engine_host,
-            port=record.port,
-            extra_ports=record.extra_ports,
-            weights=weights,
-            ordinals=around.devices().ordinals,
-        )
-        rendered = render(record.start.launch, place, record.start.claims, inherited)
-        env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
-        made = Invocation(argv=rendered.argv, env=env)
-        if contained is None:
-            return made
-        return contained.invocation(
-            made, record, around.devices(), mounts_for(record.start.launch, weights, around.settings)
-        )
 
     async def _watch(self) -> str:
         """Keep the state true; return only when the engine is to be ended, with what to say about it."""
@@ -481,26 +379,6 @@ class Replica:
         if self._vitals.wants_io(self._age_s()):
             self._vitals.take_io(process.pid for process in await self._survivors())
         return self._vitals.start_left_s(self._age_s())
-
-
-def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:
-    """What a container sees of the node's disk: its weights, and the node's cache of them."""
-    local = (launch.weights or "").startswith("file:")
-    own = (Mount(weights),) if local else ()
-    cache = (Mount(str(settings.weights_root), writable=True),) if settings.weights_root is not None else ()
-    return (*cache, *own)
-
-
-def _how_it_ended(exit_code: int | None, state: EngineState) -> str:
-    if exit_code is None:
-        return f"the engine ended while {state}"
-    if exit_code >= 0:
-        return f"the engine ended with exit code {exit_code} while {state}"
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = str(-exit_code)
-    return f"the engine was killed by {name} while {state}"
 
 
 def _now_s() -> float:

@@ -29,7 +29,7 @@ from activities.sinks.native import NativeSink
 from bench.fleet.sizes import whole_device_models
 from bench.latency import ANSWER_S, EDITED, QUIET_S
 from bench.processes import child
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import Scale, Stage, now_ms, staged
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
@@ -184,7 +184,7 @@ async def _answers(url: str) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
+async def run(sizes: Sequence[int], rounds: int, how: Telling) -> int:
     large = await large_pushes(ENDPOINTS, LARGE_ROUNDS)
     figures: dict[str, object] = {f"{ENDPOINTS} endpoints": large}
     floors: dict[str, object] = {}
@@ -197,9 +197,9 @@ async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
         ratio = spread(samples)["p50_ms"] / spread(floor)["p50_ms"]
         ratios[f"decided to withdrawn, {nodes} nodes"] = ratio
         targets.append(Target(f"decided to withdrawn at {nodes} nodes, p50 / floor", ratio, MOST))
-    return report("publish", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=strict)
+    return report("publish", figures=figures, floor=floors, ratios=ratios, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=[20], rounds=30)
-    finished(asyncio.run(run(given.nodes, given.rounds, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.rounds, telling(given))))

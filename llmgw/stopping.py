@@ -29,6 +29,12 @@ def _is_silent(world: World, router: RouterId) -> bool:
     return silence is not None and silence.level is not SilenceLevel.HEARD
 
 
+def told_revision(facts: RouterFacts) -> int:
+    """The revision that a router is known to serve; -1 where it says that it holds something else than it acknowledged:
+    one that came back with an older table may pick again what that names."""
+    return facts.acked_revision if facts.held_digest == facts.acked_digest else -1
+
+
 def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> None:
     """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
     routers = live_routers(draft.world)
@@ -73,7 +79,7 @@ def _why_not_yet(
         text = f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
         return text, stop.since_s + grace_s
     until_s = stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S
-    behind = sorted(id_ for id_, facts in routers.items() if facts.acked_revision < stop.withdrawn_at)
+    behind = sorted(id_ for id_, facts in routers.items() if told_revision(facts) < stop.withdrawn_at)
     if behind and now_s < until_s and _was_ready(draft, assignment):
         return f"waits until {', '.join(behind)} has taken it out of its table", until_s
     until_s = stop.since_s + limit_s

@@ -45,6 +45,10 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 RETRY_WINDOW_S = 10.0
 """No new attempt begins later than this after the first."""
 
+STALE_S = 2.0
+"""How long a request that no endpoint could be connected for waits for another table: an engine that died is withdrawn
+within a second where the control plane is there."""
+
 REQUEST_ID_CHARS = 128
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -86,6 +90,11 @@ class _Tries:
             self.spare = None
             taken = route.take(now, self.tried)
         return taken
+
+    def forget_unreached(self) -> None:
+        """The table is another: whoever could not be reached may be another, too. What broke stays counted."""
+        self.tried.clear()
+        self.last = None
 
     def may_go_on(self, failed: _Unreached | _Broken, use: Use, now: float) -> bool:
         """Note a failed attempt; whether there may be another."""
@@ -142,9 +151,10 @@ class Proxy:
         call = Call(self._traffic.clock, request.path, request_id)
         try:
             outcome = await self._answer(request, call)
-            if isinstance(outcome, Answer):
-                return self._missed(call, outcome)
-            return outcome
+            if not isinstance(outcome, Answer):
+                return outcome
+            response = self._missed(call, outcome)
+            return await answers.last(request, response) if outcome.ends else response
         finally:
             if self._log:
                 call.log()
@@ -172,6 +182,8 @@ class Proxy:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return answers.too_large(self._max_body_bytes)
+        except web.RequestPayloadError:
+            return answers.unreadable()
         model = find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
@@ -207,10 +219,14 @@ class Proxy:
                 return _gave_up(name, outcome)
 
     async def _none_left(self, route: Route, tries: _Tries, came_at: float) -> Answer | None:
-        """What to tell a client for whom there is no endpoint; None: its model has woken, it may pick again."""
-        if tries.last is not None:
-            return _gave_up(route.name, tries.last)
+        """What to tell a client for whom there is no endpoint; None: the table is a new one, it may pick again."""
         asks = self._traffic.asks
+        if tries.last is not None:
+            until = min(self._traffic.clock() + STALE_S, came_at + self._hold.limit_s)
+            if isinstance(tries.last, _Unreached) and await asks.until_changed(route, self._hold.requests, until):
+                tries.forget_unreached()
+                return None
+            return _gave_up(route.name, tries.last)
         asks.note(route)
         miss = Miss.NOT_READY
         if is_waking(route) and self._hold.limit_s > 0:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from llmgw import memory
 from llmgw.catalog import IDENTIFIER, SECRET, VARIABLE, Catalog
-from llmgw.problems import Finding, Path, did_you_mean, quoted
+from llmgw.problems import Finding, Path, did_you_mean, plain_words, quoted
 
 
 def catalog_schema() -> dict[str, Any]:
@@ -29,10 +29,10 @@ def catalog_schema() -> dict[str, Any]:
     }
 
 
-def findings(error: ValidationError) -> Iterator[Finding]:
-    """One finding for each thing that is wrong; what only follows from another error is left out."""
+def findings(error: ValidationError, raw: object) -> Iterator[Finding]:
+    """One finding for each thing that is wrong in `raw`; what only follows from another error is left out."""
     details = error.errors(include_url=False)
-    paths = [_path(detail) for detail in details]
+    paths = [_written(_path(detail), raw) for detail in details]
     for at, detail in zip(paths, details, strict=True):
         if detail["type"] == "too_short" and any(len(other) > len(at) and other[: len(at)] == at for other in paths):
             continue  # pydantic counts only the items that are right
@@ -44,6 +44,16 @@ def _path(detail: ErrorDetails) -> Path:
     return tuple(step for step in detail["loc"] if step != "[key]")
 
 
+def _written(at: Path, raw: object) -> Path:
+    """`at` as far as it was written: `replicas: -1` is wrong at `replicas`, though it means `replicas.min`."""
+    for depth, step in enumerate(at):
+        if not isinstance(raw, Mapping | list | tuple):
+            return at[:depth]
+        inside = isinstance(step, int) and isinstance(raw, list | tuple) and 0 <= step < len(raw)
+        raw = raw[step] if inside else raw.get(step, {}) if isinstance(raw, Mapping) else {}  # type: ignore[index]
+    return at
+
+
 Words = tuple[str, str]
 """What is wrong, and how to mend it."""
 
@@ -53,7 +63,7 @@ def _words(at: Path, detail: ErrorDetails) -> Words:
         return _key_words(at, detail)
     explain = _WORDS.get(detail["type"])
     if explain is None:
-        return detail["msg"], ""
+        return plain_words(detail["msg"]), "correct it"
     return explain(at, detail)
 
 
@@ -107,6 +117,9 @@ def _not_list(at: Path, detail: ErrorDetails) -> Words:
 
 
 def _not_mapping(at: Path, detail: ErrorDetails) -> Words:
+    if at[-1:] == ("replicas",):
+        hint = "write digits without quotes, such as replicas: 2, or bounds: {min: 0, max: 2}"
+        return f"must be a whole number or bounds, not {_shown(at, detail['input'])}", hint
     fields = fields_at(at)
     return f"must be a mapping, not {_shown(at, detail['input'])}", (
         f"write it with the fields {', '.join(fields)}" if fields else "write `name: value`"
@@ -120,7 +133,7 @@ def _bad_pattern(at: Path, detail: ErrorDetails) -> Words:
 
 def _bad_value(_: Path, detail: ErrorDetails) -> Words:
     """Errors our own validators raise: their words are already meant for people."""
-    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    words = plain_words(str(detail.get("ctx", {}).get("error", detail["msg"])))
     return words, memory.HOW if "size of memory" in words or "unit" in words else "correct it"
 
 
@@ -283,7 +296,7 @@ def _shown(at: Path, value: object) -> str:
         return "a number" if private or abs(value) > _SHOWN_BELOW else f"the number {value}"
     if isinstance(value, str):
         return "the text there" if private else f"the text {quoted(value)}"
-    return f"a {type(value).__name__}"
+    return "something that is no JSON"
 
 
 # --- which fields there are ----------------------------------------------------------------------------------------

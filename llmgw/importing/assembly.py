@@ -46,7 +46,7 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
     """Models whose names can be used. A name that two claim stays with the first; models come before aliases."""
     owners: dict[str, str] = {}
     kept: list[ModelDraft] = []
-    for model in (_called(model, account) for model in models):
+    for model in (_closed(_called(model, account), account) for model in models):
         why = _why_not(model.name, owners)
         if why is not None:
             account.drop(model.at, f"the model cannot be called {quoted(model.name)}: {why}")
@@ -76,6 +76,15 @@ def _called(model: ModelDraft, account: Account) -> ModelDraft:
         return model
     account.change(model.at, f"called {quoted(usable)}: {why}", quoted(model.name))
     return replace(model, name=usable)
+
+
+def _closed(model: ModelDraft, account: Account) -> ModelDraft:
+    """A model whose launch lacks something that the file only names: it is there, and not started."""
+    marks = dict.fromkeys(mark for profile in model.profiles for mark in profile.marks)
+    if not marks:
+        return model
+    account.assume(model.at, f"write what {', '.join(marks)} stands for, then set its replicas: 0 until then")
+    return replace(model, least=0, most=0)
 
 
 def _harmless(model: ModelDraft, account: Account) -> Iterator[tuple[str, str]]:

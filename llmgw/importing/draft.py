@@ -3,11 +3,14 @@
 Knows the catalog's fields and no kind of file. Judges nothing: `llmgw.importing.assembly` does.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
+
+_MARKS = re.compile(r"FILL-IN-[A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,12 @@ class ProfileDraft:
     start_limit_s: float | None = None
     stop_limit_s: float | None = None
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What has to be filled in before it can be launched."""
+        texts = (self.executable or "", self.weights or "", *self.command, *self.args)
+        return tuple(dict.fromkeys(mark for text in texts for mark in _MARKS.findall(text)))
+
     def plain(self, name: str) -> dict[str, object]:
         return {
             "name": name,
@@ -63,6 +72,8 @@ class ProfileDraft:
         }
 
 
+MARK = "FILL-IN-"
+"""Begins what stands in a launch for a value that the file names and does not hold."""
 TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
 FILL_IN = "fill in how it is launched, then set its replicas: 0 until then"
 

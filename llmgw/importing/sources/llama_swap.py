@@ -8,7 +8,7 @@ from llmgw.importing.account import Part
 from llmgw.importing.commands import Started, UnsplittableError, split, started, without_comments
 from llmgw.importing.containers import contained, take
 from llmgw.importing.draft import FILL_IN, TO_FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, identifier
-from llmgw.importing.launching import Launch, launch_of
+from llmgw.importing.launching import Launch, launch_of, with_marks
 from llmgw.importing.macros import Macros, unused
 from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
@@ -147,9 +147,11 @@ def _model(
         return
     box = contained(argv)
     begun = box.begun if box else _with_port(started(argv), entry)
+    begun, marks = _with_marks(begun)
     if begun.note:
         entry.account.change((*entry.at, "cmd"), begun.note)
     launch, why = _launch(begun, entry, macros)
+    launch.tell(marks, (*entry.at, "cmd"))
     if box is not None:
         take(launch, box, (*entry.at, "cmd"))
     is_told = begun.engine != "command" or any(
@@ -177,6 +179,14 @@ def _with_port(begun: Started, entry: Part) -> Started:
         return begun
     port = re.compile(rf"(?<![\w.]){fixed[1]}(?![\w.])")
     return replace(begun, args=tuple(port.sub(lambda _: placeholder(PORT), item) for item in begun.args))
+
+
+def _with_marks(begun: Started) -> tuple[Started, Mapping[str, str]]:
+    """A program named by an environment, with a mark where the value belongs."""
+    if begun.executable is None:
+        return begun, {}
+    found, marks = with_marks(begun.executable)
+    return replace(begun, executable=found), marks
 
 
 def _launch(begun: Started, entry: Part, macros: Macros) -> tuple[Launch, str]:
