@@ -47,6 +47,8 @@ class Draft:
     next_replica: int = 0
     wakes_s: list[float] = field(default_factory=list)
     more: bool = False
+    watched: set[ModelName] = field(default_factory=set)
+    """Models that yield their places once they are idle: routers are to tell it soon."""
     questions: set[ReplicaId] = field(default_factory=set)
     """Assignments of which anything may have to be decided, or was in this pass; the others are steady."""
     _before: Grouped = NOTHING

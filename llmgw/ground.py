@@ -277,6 +277,21 @@ class Ground:
             return False
         return seeker.would_fit(node, [] if held is None else [held])
 
+    def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
+        """Whether the node that all of `gone` are on could take the profile once they are gone."""
+        yard, nodes = self.all.yard, {assignment.node for assignment in gone}
+        node = yard.index.get(nodes.pop()) if len(nodes) == 1 else None
+        if node is None:
+            return False
+        held = [yard.holdings[node][a.replica] for a in gone if a.replica in yard.holdings[node]]
+        request = asking.request_of(self._wording, model, [profile], never=self.crashing)
+        books, seeker = self.all.books({model.name: request}), self.all.seeker(request.needs[0])
+        ok = seeker.base & ~books.full(model.name) & ~self.all.nodes(request.never)
+        if books.apart(request) >> node & 1:
+            left = [h for h in yard.holdings[node].values() if h not in held]
+            ok &= 0 if books.mates(request, left) else -1
+        return bool(ok >> node & 1) and len(held) == len(gone) and seeker.would_fit(node, held)
+
 
 def _places(made: Field, node: int) -> dict[DeviceId, tuple[int, int]]:
     """Bank, and place in it, of each device of a node."""

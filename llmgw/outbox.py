@@ -71,7 +71,7 @@ def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
         due_s = call.failed_s + retry_s(call.failures)
         news = False
     else:
-        due_s = (call.told_s or 0.0) + REPEAT_S
+        due_s = (call.told_s or 0.0) + (0.0 if call.more else REPEAT_S)
     draft.wake(due_s)
     return news or draft.now_s >= due_s
 
