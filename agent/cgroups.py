@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from agent.proc import PROC
+from agent.proc import PROC, place_in_cgroups
 from llmgw.ids import ReplicaId
 
 
@@ -55,6 +55,15 @@ class Cgroups:
             with suppress(OSError):
                 (self._root / replica / "cgroup.kill").write_text("1")
 
+    def memory_deaths(self, replica: ReplicaId) -> int:
+        """Its processes that the kernel ended for want of memory; 0 where that is not counted."""
+        if self._root is not None:
+            with suppress(OSError, ValueError, IndexError):
+                for line in (self._root / replica / "memory.events").read_text().splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return 0
+
     def remove(self, replica: ReplicaId) -> None:
         """Of a replica that is gone; its cgroup is empty."""
         if self._root is not None:
@@ -95,15 +104,9 @@ def own_cgroup(proc: Path = PROC) -> Path | None:
 
     An agent taken over from inside an engine's cgroup (a restart by hand) goes by the folder above it.
     """
-    try:
-        lines = (proc / "self/cgroup").read_text().splitlines()
-        mounts = (line.split() for line in (proc / "self/mountinfo").read_text().splitlines())
-        mount = next(words for words in mounts if words[words.index("-") + 1] == "cgroup2")
-        path = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
-    except (OSError, StopIteration, ValueError, IndexError):
+    folder, mount = place_in_cgroups(proc)
+    if folder is None or mount is None:
         return None
-    inner, at = mount[3], Path(mount[4])
-    below = path.removeprefix(inner.rstrip("/")).lstrip("/")
-    parts = Path(below).parts
+    parts = folder.relative_to(mount).parts
     ours = next((n for n, part in enumerate(parts) if part.startswith("llmgw-")), len(parts))
-    return at.joinpath(*parts[:ours])
+    return mount.joinpath(*parts[:ours])

@@ -5,14 +5,13 @@ incomplete. Memory that others hold comes apart into what processes hold (`forei
 (`baseline`: driver, firmware). It assigns nothing, and never counts our own engines as foreign.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
 from agent.declared import Declared, declared_devices
-from agent.inventory.seen import Seen, Sight, User
+from agent.inventory.seen import ZEROS, Seen, Sight, User
 from agent.inventory.sources import Machine, carried
 from agent.proc import host_memory_mib
 from llmgw.ids import DeviceId
@@ -28,7 +27,6 @@ BASELINE_MIB = 1024
 Seen on idle devices: 5.2 % of an Ascend 910B3, 6.5 % of a TITAN X."""
 
 _MAX_NAMED = 8
-_ZEROS = re.compile(r"(?:GPU|MIG)-[0-]{8,}")
 
 
 class Whose(Enum):
@@ -62,6 +60,8 @@ class Meter:
     foreign: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     """Processes that the tool lists and the kernel does not know."""
+    unseen_mib: Mapping[int, int | None] = field(default_factory=dict)
+    """What these hold, by pid, where the tool tells."""
 
 
 _NOT_READ = Inventory(complete=False, problem="devices are not read yet")
@@ -190,7 +190,7 @@ def _identified(seen: Iterable[Seen], machine_id: str) -> dict[DeviceId, Seen]:
 
 def identity(device: Seen, machine_id: str) -> DeviceId:
     """Unlike any other device's: a bus id is the same on every machine, so the machine's own id goes with it."""
-    if device.uuid and not _ZEROS.fullmatch(device.uuid):
+    if device.uuid and not ZEROS.fullmatch(device.uuid):
         return DeviceId(device.uuid)
     place = device.bus or f"{device.vendor}:{device.index}"
     return DeviceId(f"{place}@{machine_id[:12]}")
@@ -236,6 +236,7 @@ def _meter(seen: Seen, holding: Holding) -> Meter:
         untold=any(user.mib is None for user in seen.processes),
         foreign=tuple(_in_words(user) for user in foreign),
         unseen=tuple(_in_words(user) for user in unseen),
+        unseen_mib={user.pid: user.mib for user in unseen},
     )
 
 

@@ -4,42 +4,27 @@ The only place that changes a replica's state. It runs on the agent's one event 
 """
 
 import asyncio
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import replace
 
 from agent import engines
-from agent.census import CensusTaker
-from agent.cgroups import Cgroups
+from agent.beginning import what_to_execute
 from agent.contained import Contained
-from agent.containers import ContainerTool, Mount
-from agent.devices import Known
-from agent.enginelogs import EngineLogs
+from agent.finishing import let_finish
 from agent.freeing import why_not_free
-from agent.launch import Invocation, Place, render
-from agent.ledger import Failure, LedgerError, LedgerFile, Record, StopStep
-from agent.local import Executables, Secrets, find_tool
-from agent.marks import mark_environment, processes_of
+from agent.ledger import Failure, LedgerError, Record, StopStep
+from agent.marks import processes_of
 from agent.portloss import tells_of_a_lost_port
-from agent.ports import NoPort, Ports
+from agent.ports import NoPort
 from agent.proc import Process, boottime_s
-from agent.readiness import (
-    FAILURES,
-    TICK_S,
-    Finding,
-    LogSize,
-    Prober,
-    grown_or_due,
-    loading_interval_s,
-    port_answers,
-)
-from agent.settings import Settings
+from agent.readiness import FAILURES, TICK_S, Finding, LogSize, grown_or_due, loading_interval_s
 from agent.stopping import bring_down, describe, rungs
+from agent.surroundings import Surroundings
+from agent.symptoms import LOOK_AFTER_S, answering_host, why_unheard
+from agent.telling import how_it_ended, row_of
 from agent.vitals import Vitals
-from agent.weights import finding
-from llmgw.wire import EngineState, LaunchSpec, Refusal, ReplicaReport
+from llmgw.wire import EngineState, ReplicaReport
 
 AWAY = "the engine ended while the agent was away"
 
@@ -48,45 +33,6 @@ FREE_POLL_S = (0.1, 2.0)
 
 MOST_MOVES = 5
 """So many times an engine is started on other ports; then its end is a failure like any other."""
-
-TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
-
-
-class Watcher(Protocol):
-    """Who is told of a replica's changes."""
-
-    def changed(self, replica: "Replica") -> None: ...
-    def became_ready(self, replica: "Replica", after_s: float) -> None: ...
-    def gone(self, replica: "Replica") -> None: ...
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a replica uses of its node."""
-
-    settings: Settings
-    environ: Mapping[str, str]
-    executables: Executables
-    secrets: Secrets
-    containers: ContainerTool | None
-    """None where this node has none, or is to use none."""
-    ports: Ports
-    logs: EngineLogs
-    ledger: LedgerFile
-    census: CensusTaker
-    cgroups: Cgroups
-    prober: Prober
-    devices: Callable[[], Known]
-    look_at_devices: Callable[[], Awaitable[Known]] | None
-    """None where no tool measures devices: then its processes are all the proof there is."""
-    make_task: TaskMaker
-    watcher: Watcher
-
-    def program(self, launch: LaunchSpec) -> str | Refusal:
-        """The path to execute for a launch: its own program, or the container tool."""
-        if launch.container is None:
-            return self.executables.find(launch.argv[0])
-        return find_tool(self.containers, launch.container, self.settings.allow_images)
 
 
 class Replica:
@@ -108,6 +54,12 @@ class Replica:
         self._since_s = _now_s()
         self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pids: frozenset[int] = frozenset()
+        """Processes that it had, as far as they were seen."""
+        self._host = around.settings.probe_hosts[0]
+        """Where it answered last."""
+        self._unheard = (0.0, "")
+        """(its age when it was last asked why it is not heard, what was found)."""
         self._log = around.logs.path(record.replica, record.start.attempt)
         self._vitals = Vitals(record.start.launch, self._log, _now_s)
         tool = around.containers if record.start.launch.container is not None else None
@@ -165,31 +117,13 @@ class Replica:
         """Its row. What lasts is made once per change: reports of hundreds of replicas leave at every change of one."""
         seen = (self.record, self.state, self.reason, self.stuck)
         if self._told is None or self._told[0] is not self.record or self._told[1:4] != seen[1:]:
-            self._told = (*seen, self._row())
+            row = row_of(
+                self.record, self.state, self.stuck or self.reason, self._url(self._around.settings.reach_host)
+            )
+            self._told = (*seen, row)
         now_s = _now_s()
         usage = self._vitals.usage if self.state is EngineState.READY else None
         return self._told[4].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
-
-    def _row(self) -> ReplicaReport:
-        record = self.record
-        failure = record.failure
-        return ReplicaReport(
-            replica=record.replica,
-            model=record.start.model,
-            mark=record.mark,
-            fingerprint=record.start.fingerprint,
-            attempt=record.start.attempt,
-            state=self.state,
-            claims=record.start.claims,
-            served_name=record.start.launch.served_name,
-            url=self._url(self._around.settings.reach_host),
-            port=record.port,
-            pid=record.pid,
-            was_ready=record.was_ready,
-            exit_code=failure.exit_code if failure else None,
-            reason=(self.stuck or self.reason)[:300],
-            log_tail=failure.log_tail if failure else (),
-        )
 
     # --- its life --------------------------------------------------------------------------------------------------
 
@@ -218,10 +152,19 @@ class Replica:
                 return True
             if self._lost_its_port() and await self._move():
                 return True
-            self._fail(_how_it_ended(engine.exit_code, self.state), engine.exit_code)
+            self._fail(await self._how_it_ended(engine.exit_code), engine.exit_code)
         elif passed:
             await self._give_up(watch.result())
         return False
+
+    async def _how_it_ended(self, exit_code: int | None) -> str:
+        """In words. Only for one that ended well is the machine looked at: a death is to be told at once."""
+        words = how_it_ended(exit_code, self.state)
+        if self._container is not None:
+            return words + await self._container.why_ended(self.record)
+        if exit_code == 0 and not self.record.was_ready and (left := await self._survivors()):
+            return f"{words}, and left {describe(left)}: an engine must stay in the foreground"
+        return words + self._around.memory_deaths.why(self.record.replica, exit_code)
 
     def _lost_its_port(self) -> bool:
         record = self.record
@@ -257,57 +200,31 @@ class Replica:
 
     async def _execute(self) -> engines.Engine | None:
         """Start the process; None when that fails, and the state says why."""
-        start = self.record.start
         if self.record.pid is not None:  # it ran, and no container of it does
             self._fail(AWAY)
             return None
         if self._container is not None and (reason := await self._container.clear(self.record)):
             self._fail(reason)
             return None
-        executable = self._around.program(start.launch)
-        secrets = self._around.secrets.resolve(start.launch.secret_env)
-        weights = finding.argument(start.launch, self._around.settings.weights_root)
-        for found in (executable, secrets, weights):
-            if isinstance(found, Refusal):
-                self._fail(found.message)
-                return None
-        assert isinstance(executable, str) and isinstance(weights, str) and not isinstance(secrets, Refusal)  # noqa: S101, PT018
-        self.update(started_s=boottime_s())
-        invocation = self._invocation(weights, secrets)
+        record = self.record.model_copy(update={"started_s": boottime_s()})  # part of the mark it will carry
+        what = what_to_execute(record, self._around, self._container)
+        if isinstance(what, str):
+            self._fail(what)
+            return None
+        executable, invocation = what
+        self.record = record
         self._around.ports.hand_over(self.record.ports)
         try:
             engine = engines.start(executable, invocation, self._log)
         except OSError as error:
-            self._fail(f"cannot execute {executable}: {error.strerror}")
+            at = f" ({error.filename})" if error.filename and str(error.filename) != executable else ""
+            self._fail(f"cannot execute {executable}: {error.strerror}{at}")
             return None
         if self._container is None:  # podman's client is the parent of what watches over the container
             self._around.cgroups.enter(self.record.replica, engine.pid)
         self.update(pid=engine.pid, start_ticks=engine.start_ticks)
         self._around.ledger.save_soon()
         return engine
-
-    def _invocation(self, weights: str, secrets: Mapping[str, str]) -> Invocation:
-        record, around = self.record, self._around
-        contained = self._container
-        inherited = {
-            **(around.environ if contained is None else {}),
-            **finding.hub_environment(around.settings.weights_root, record.start.launch.env),
-        }
-        place = Place(
-            host=around.settings.engine_host,
-            port=record.port,
-            extra_ports=record.extra_ports,
-            weights=weights,
-            ordinals=around.devices().ordinals,
-        )
-        rendered = render(record.start.launch, place, record.start.claims, inherited)
-        env = {**rendered.env, **secrets, **mark_environment(record, around.settings.node)}
-        made = Invocation(argv=rendered.argv, env=env)
-        if contained is None:
-            return made
-        return contained.invocation(
-            made, record, around.devices(), mounts_for(record.start.launch, weights, around.settings)
-        )
 
     async def _watch(self) -> str:
         """Keep the state true; return only when the engine is to be ended, with what to say about it."""
@@ -319,7 +236,7 @@ class Replica:
             if left_s <= 0:
                 return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
             if self.state is EngineState.STARTING and not self._port_answers():
-                self._settle(Finding(answers=False, ready=False))
+                self._settle(Finding(answers=False, ready=False, reason=self._why_unheard()))
                 await asyncio.sleep(min(TICK_S, left_s))
                 continue
             try:
@@ -330,12 +247,16 @@ class Replica:
             await self._pause(size, await self._start_left_s())
 
     async def _look(self) -> None:
-        base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
+        if len(self._around.settings.probe_hosts) > 1:
+            self._port_answers()
+        base, launch = self._url(self._host), self.record.start.launch
         if self.record.was_ready:  # asking for a completion again would be use
             launch = launch.model_copy(
                 update={"readiness": launch.readiness.model_copy(update={"probe_completion": False})}
             )
         finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
+        if not finding.heard and (why := self._why_unheard()):
+            finding = replace(finding, reason=why)
         self._settle(finding)
         if self.record.was_ready and (figures := await self._around.prober.figures(base, launch)) is not None:
             self._vitals.take_figures(figures)
@@ -397,9 +318,23 @@ class Replica:
     async def _end(self) -> None:
         if self._engine is None or self._engine.exited.is_set():
             self._engine = await self._take_up() or self._engine
-        await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
+        stop = self.record.stop
+        if stop is not None and stop.step is StopStep.TERM and self.record.was_ready:
+            await let_finish(self._figures, self.record.start.launch, stop.drain_s, self._still_at_work)
+        await self._bring_down(stop.step if stop else StopStep.TERM)
         await self._wait_until_free()
         self._around.watcher.gone(self)
+
+    async def _figures(self) -> Mapping[str, float] | None:
+        if self._engine is None or self._engine.exited.is_set():
+            return None
+        base = self._url(self._host)
+        return await self._around.prober.figures(base, self.record.start.launch)
+
+    def _still_at_work(self, requests: int) -> None:
+        reason = self.record.stop.reason if self.record.stop else ""
+        told = f"{requests} request{'s' * (requests != 1)} that no router sent"
+        self._set(EngineState.STOPPING, f"waits for {told}; {reason}"[:300])
 
     async def _wait_until_free(self) -> None:
         """Return when the devices' memory has come back, however long that takes; told as stuck past the limit."""
@@ -407,7 +342,8 @@ class Replica:
         deadline = clock() + self.record.start.launch.stop.kill_limit_s
         pause, slowest = FREE_POLL_S
         while not self.freed and (look := self._around.look_at_devices) is not None:
-            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look())
+            pids = self._pids | ({self.record.pid} if self.record.pid is not None else set())
+            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look(), pids)
             self.freed = not reason
             if reason:
                 if clock() >= deadline:
@@ -426,6 +362,7 @@ class Replica:
         around, census = self._around, await self._around.census.take()
         grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
         processes = processes_of(self.record, around.settings.node, census, grouped)
+        self._pids |= {process.pid for process in processes}
         if self._container is None:
             return processes
         return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
@@ -466,7 +403,16 @@ class Replica:
         self._around.watcher.changed(self)
 
     def _port_answers(self) -> bool:
-        return port_answers(self._around.settings.probe_host, self.record.port)
+        host = answering_host(self._around.settings.probe_hosts, self.record.port)
+        self._host = host or self._host
+        return host is not None
+
+    def _why_unheard(self) -> str:
+        """Looked for once a second at most; in between, what was found last."""
+        age_s = self._age_s()
+        if age_s >= LOOK_AFTER_S and abs(age_s - self._unheard[0]) >= 1.0:
+            self._unheard = (age_s, why_unheard(self.record.pid, self.record.port, self._around.settings.probe_hosts))
+        return self._unheard[1]
 
     def _url(self, host: str) -> str:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.record.port}"
@@ -481,26 +427,6 @@ class Replica:
         if self._vitals.wants_io(self._age_s()):
             self._vitals.take_io(process.pid for process in await self._survivors())
         return self._vitals.start_left_s(self._age_s())
-
-
-def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:
-    """What a container sees of the node's disk: its weights, and the node's cache of them."""
-    local = (launch.weights or "").startswith("file:")
-    own = (Mount(weights),) if local else ()
-    cache = (Mount(str(settings.weights_root), writable=True),) if settings.weights_root is not None else ()
-    return (*cache, *own)
-
-
-def _how_it_ended(exit_code: int | None, state: EngineState) -> str:
-    if exit_code is None:
-        return f"the engine ended while {state}"
-    if exit_code >= 0:
-        return f"the engine ended with exit code {exit_code} while {state}"
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = str(-exit_code)
-    return f"the engine was killed by {name} while {state}"
 
 
 def _now_s() -> float:

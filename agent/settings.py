@@ -5,21 +5,21 @@ Every problem is told at once, each with what to write instead; then nothing has
 
 import argparse
 import ipaddress
-import os
-import shutil
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent.auth import read_tokens, split_tokens
-from agent.declared import Declared, parse_devices, parse_sizes
+from agent.auth import split_tokens
+from agent.declared import Declared
+from agent.options import OPTIONS, Option
 from agent.tls import Tls, server_context
 from llmgw.ids import NodeId
+
+__all__ = ["OPTIONS", "Settings", "SettingsError", "is_loopback", "read_settings"]
 
 TOKENS_VARIABLE = "LLMGW_TOKENS"
 """Bearer tokens, where no file gives them; never a flag, which every process of the machine could read."""
@@ -74,8 +74,9 @@ class Settings(BaseModel):
         return self.engine_host
 
     @property
-    def probe_host(self) -> str:
-        return "127.0.0.1" if self.engine_host in _WILDCARDS else self.engine_host
+    def probe_hosts(self) -> tuple[str, ...]:
+        """Where an engine may answer: one told to bind every address may bind those of one family alone."""
+        return ("127.0.0.1", "::1") if self.engine_host in _WILDCARDS else (self.engine_host,)
 
 
 class SettingsError(Exception):
@@ -84,240 +85,6 @@ class SettingsError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
-
-
-@dataclass(frozen=True)
-class Option:
-    """A setting: its flag, its variable, how to read it. A reader raises ValueError saying what to write instead."""
-
-    flag: str
-    variable: str
-    read: Callable[[str], Any]
-    default: str | None
-    metavar: str
-    help: str
-
-    @property
-    def field(self) -> str:
-        return self.flag.removeprefix("--").replace("-", "_")
-
-
-def _node(text: str) -> str:
-    if not text or len(text) > 128 or not all(char.isalnum() or char in "._-" for char in text):
-        raise ValueError("a node id is 1 to 128 letters, digits, dots, dashes and underscores, such as gpu-07")
-    return text
-
-
-def _listen(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:7811")
-    return host.strip("[]"), int(port)
-
-
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{text!r} is not an address such as http://gpu-07:7811")
-    return text.rstrip("/")
-
-
-def _port_range(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    if not (first.isdigit() and last.isdigit() and 1024 <= int(first) <= int(last) <= 65535):
-        raise ValueError(f"{text!r} is not FIRST-LAST within 1024-65535, such as 21000-21999")
-    return int(first), int(last)
-
-
-def _token_file(text: str) -> Path:
-    path = Path(text)
-    try:
-        if not read_tokens(path):
-            raise ValueError(f"{text} holds no token: write one per line")
-    except OSError as error:
-        raise ValueError(f"cannot read {text}: {error.strerror}") from error
-    return path
-
-
-def _file(text: str) -> Path:
-    path = Path(text)
-    try:
-        path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {text}: {error.strerror}") from error
-    return path.resolve()
-
-
-def _folder(text: str) -> Path:
-    path = Path(text)
-    if not path.is_dir():
-        raise ValueError(f"{text} is not a folder: make it, or name another")
-    return path.resolve()
-
-
-def _state_dir(text: str) -> Path:
-    path = Path(text)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot make {text}: {error.strerror}") from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise ValueError(f"{text} cannot be written by this user")
-    return path.resolve()
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a whole number above zero")
-    return int(text)
-
-
-def _percent(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 99:
-        raise ValueError(f"{text!r} is not a whole number from 1 to 99")
-    return int(text)
-
-
-def _host(text: str) -> str:
-    if not text or "/" in text or " " in text:
-        raise ValueError(f"{text!r} is not a host name or address, such as 127.0.0.1")
-    return text
-
-
-def _tool(text: str) -> str:
-    if text != "none" and shutil.which(text) is None:
-        raise ValueError(f"{text!r} is not on this node: name docker, podman, a path of one, or none")
-    return text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
-
-
-OPTIONS = (
-    Option("--node-id", "LLMGW_NODE_ID", _node, None, "ID", "this node's id, as the catalog calls it"),
-    Option(
-        "--listen",
-        "LLMGW_AGENT_LISTEN",
-        _listen,
-        "127.0.0.1:7811",
-        "HOST:PORT",
-        "where to serve the plane; port 0 = any",
-    ),
-    Option("--url", "LLMGW_AGENT_URL", _url, None, "URL", "how others reach this agent; default: the listen address"),
-    Option(
-        "--state-dir", "LLMGW_AGENT_STATE_DIR", _state_dir, None, "DIR", "ledger and engine logs; must outlive restarts"
-    ),
-    Option(
-        "--token-file",
-        "LLMGW_TOKEN_FILE",
-        _token_file,
-        None,
-        "FILE",
-        "bearer tokens, one per line (all are valid: rotate by adding, then removing); none only on loopback",
-    ),
-    Option(
-        "--devices",
-        "LLMGW_AGENT_DEVICES",
-        parse_devices,
-        None,
-        "SPEC",
-        "declared devices: 4xh100:80GiB, a YAML or JSON list, a file of one, or none; default: what the machine tells",
-    ),
-    Option(
-        "--device-memory",
-        "LLMGW_AGENT_DEVICE_MEMORY",
-        parse_sizes,
-        "",
-        "NAME=SIZE,…",
-        "memory of devices that do not tell it (unified memory), by kind or id: NVIDIA GB10=110GiB",
-    ),
-    Option("--port-range", "LLMGW_AGENT_PORT_RANGE", _port_range, "21000-21999", "A-B", "ports for engines"),
-    Option(
-        "--engine-host",
-        "LLMGW_AGENT_ENGINE_HOST",
-        _host,
-        None,
-        "HOST",
-        "the address engines bind, 0.0.0.0 = all; default: as --listen, so that who reaches the agent reaches them",
-    ),
-    Option(
-        "--allow",
-        "LLMGW_AGENT_ALLOW",
-        _names,
-        "",
-        "NAME,…",
-        "executables that may be started, names (found on PATH) or paths; default: all",
-    ),
-    Option(
-        "--allow-images",
-        "LLMGW_AGENT_ALLOW_IMAGES",
-        _names,
-        "",
-        "PATTERN,…",
-        "images that may be run, such as vllm/vllm-openai:*; default: all",
-    ),
-    Option(
-        "--container-tool",
-        "LLMGW_AGENT_CONTAINER_TOOL",
-        _tool,
-        None,
-        "NAME",
-        "docker or podman, by name or path, or none; default: the first of these found",
-    ),
-    Option(
-        "--secrets-dir",
-        "LLMGW_AGENT_SECRETS_DIR",
-        _folder,
-        None,
-        "DIR",
-        "a file per secret; default: variables LLMGW_SECRET_<NAME>",
-    ),
-    Option(
-        "--weights-root",
-        "LLMGW_AGENT_WEIGHTS_ROOT",
-        _folder,
-        None,
-        "DIR",
-        "a Hugging Face cache: weights are reported, pulled and removed below it, and nowhere else",
-    ),
-    Option(
-        "--machine-id",
-        "LLMGW_AGENT_MACHINE_ID",
-        _node,
-        None,
-        "ID",
-        "instead of the machine's own id (several agents on one machine)",
-    ),
-    Option("--tls-cert", "LLMGW_AGENT_TLS_CERT", _file, None, "FILE", "serve HTTPS with this certificate chain (PEM)"),
-    Option("--tls-key", "LLMGW_AGENT_TLS_KEY", _file, None, "FILE", "its key"),
-    Option(
-        "--tls-client-ca",
-        "LLMGW_AGENT_TLS_CLIENT_CA",
-        _file,
-        None,
-        "FILE",
-        "take only clients with a certificate of this authority",
-    ),
-    Option(
-        "--weights-limit-percent",
-        "LLMGW_AGENT_WEIGHTS_LIMIT_PERCENT",
-        _percent,
-        None,
-        "PERCENT",
-        "while the disk of --weights-root is fuller, pulled weights that nobody used for longest go; default: never",
-    ),
-    Option("--max-body-mib", "LLMGW_AGENT_MAX_BODY_MIB", _count, "8", "MIB", "largest request body"),
-    Option(
-        "--requests-per-s",
-        "LLMGW_AGENT_REQUESTS_PER_S",
-        _count,
-        "100",
-        "COUNT",
-        "requests that one address may make a second; twice as many at once",
-    ),
-    Option("--log-limit-mib", "LLMGW_AGENT_LOG_LIMIT_MIB", _count, "16", "MIB", "an engine's log is halved beyond it"),
-)
 
 
 def read_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:

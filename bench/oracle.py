@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bench import exact
 from bench.fleet.small import SORTS, Sort, instances
-from bench.report import Target, report
+from bench.report import Target, add_flags, report, telling
 
 PROTOTYPE = {
     "one kind": 100.0,
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.oracle", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="instances per class, default 300")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--strict", action="store_true")
+    add_flags(parser)
     options = parser.parse_args(argv)
     found = {name: compare(sort, options.count, options.seed) for name, sort in SORTS.items()}
     return report(
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             Target(f"{name}: percent not optimal", 100 - f.optimal_percent, 100 - PROTOTYPE[name] + NOISE)
             for name, f in found.items()
         ],
-        strict=options.strict,
+        how=telling(options),
     )
 
 

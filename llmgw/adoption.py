@@ -12,6 +12,7 @@ from llmgw.draft import Draft
 from llmgw.ids import DeviceId
 from llmgw.launches import fingerprints, launch_of
 from llmgw.nodes import NodeView
+from llmgw.sentences import are
 from llmgw.wire import EngineState, ReplicaReport
 from llmgw.world import Assignment, Part
 
@@ -23,7 +24,9 @@ def adopt(draft: Draft) -> None:
     found: set[str] = set()
     claimed: dict[DeviceId, bool] | None = None
     for view in draft.survey.nodes.values():
-        for replica in sorted(r for r in view.rows if r not in draft.assignments) if view.judges else ():
+        if not view.judges or view.rows.keys() <= draft.assignments.keys():
+            continue
+        for replica in sorted(r for r in view.rows if r not in draft.assignments):
             row = view.rows[replica]
             if claimed is None:
                 claimed = by_device(c for a in draft.assignments.values() for p in a.parts for c in p.claims)
@@ -34,8 +37,9 @@ def adopt(draft: Draft) -> None:
             if replica not in draft.unclaimed:
                 draft.unclaimed[replica] = -draft.now_s if forgotten else draft.now_s
                 draft.event(f"replica/{replica}", f"runs on {view.node.id} and no assignment claims it")
-    heard = all(view.judges for view in draft.survey.nodes.values())
-    for replica in sorted(set(draft.unclaimed) - found):
+    left = sorted(set(draft.unclaimed) - found)
+    heard = bool(left) and all(view.judges for view in draft.survey.nodes.values())
+    for replica in left:
         if heard or replica in draft.assignments:
             del draft.unclaimed[replica]
 
@@ -118,4 +122,4 @@ def _why_not(draft: Draft, row: ReplicaReport, described: tuple[Catalog, Model, 
         return "its devices are in use in our books"
     wanted = desired(draft.world, described[1], draft.now_s)
     have = sum(1 for a in draft.assignments.values() if a.model == row.model and a.stop is None)
-    return "" if have < wanted else f"{wanted} replicas are enough"
+    return "" if have < wanted else f"{are(wanted, 'replica')} enough"

@@ -71,6 +71,8 @@ class DispatchCall(_Value):
     tasks: dict[str, RemoveWeights | Pull] = {}
     released_ports: tuple[int, ...] = ()
     pulls: tuple[PullOrder, ...] = ()
+    more: bool = False
+    """It does not hold everything that the node was never told: the rest follows right after the answer."""
 
     def waiting(self) -> tuple[ReplicaId, ...]:
         """The replicas that its pulls are for."""
@@ -95,6 +97,10 @@ class DispatchAnswer(_Value):
     held: Token | None = None
     owner: Owner | None = None
     text: str = ""
+
+    def is_plain(self) -> bool:
+        """Everything was accepted or is already so, and nothing else came of it."""
+        return self.outcome is CallOutcome.ANSWERED and not self.refused and not self.tasks
 
 
 class Delta(_Value):

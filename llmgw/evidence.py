@@ -17,7 +17,7 @@ from llmgw.world import Assignment, Failure, Outgoing, OutgoingKind, StopCause, 
 
 def weigh(draft: Draft) -> None:
     """Settle every assignment on a node whose report is evidence."""
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         view = draft.survey.of(assignment.node)
         if view is not None and view.judges and view.seen is not None:
             _one(draft, assignment, view)
@@ -109,7 +109,8 @@ def _failed(draft: Draft, assignment: Assignment, row: ReplicaReport) -> None:
 
 
 def _how(row: ReplicaReport) -> str:
-    code = f"exit code {row.exit_code}" if row.exit_code is not None else ""
+    is_told = row.exit_code is None or "exit code" in row.reason
+    code = "" if is_told else f"exit code {row.exit_code}"
     return ", ".join(filter(None, (row.reason, code))) or "the engine ended"
 
 

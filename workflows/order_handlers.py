@@ -1,14 +1,13 @@
 """One signal and one update per operator order, made from the table in `llmgw.orders`. They record and return."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from llmgw.orders import ORDERS
-    from llmgw.plan import Verdict
-    from llmgw.world import InputKind
+from llmgw.orders import ORDERS
+from llmgw.plan import Verdict
+from llmgw.world import InputKind
 
 
 class OrderHandlers:
@@ -20,10 +19,16 @@ class OrderHandlers:
     async def _verdict(self, arrival: int) -> Verdict:
         raise NotImplementedError
 
+    def _signalled(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def _admit(self, args: Sequence[object]) -> None:
+        raise NotImplementedError
+
 
 def _signal(name: str, description: str) -> Callable[..., None]:
     def handle(self: OrderHandlers, *args: Any) -> None:
-        self._take(InputKind.ORDER, name, args)
+        self._signalled(InputKind.ORDER, name, args)
 
     handle.__name__ = f"signal_{name.replace('-', '_')}"
     handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
@@ -36,7 +41,13 @@ def _update(name: str, description: str) -> Callable[..., Any]:
 
     handle.__name__ = f"update_{name.replace('-', '_')}"
     handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
-    return workflow.update(name=name, description=description)(handle)
+    made = workflow.update(name=name, description=description)(handle)
+    made.validator(_admit)
+    return made
+
+
+def _admit(self: OrderHandlers, *args: Any) -> None:
+    self._admit(args)
 
 
 for _order, _kind in sorted(ORDERS.items()):

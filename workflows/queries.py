@@ -10,10 +10,9 @@ from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from llmgw import views
-    from workflows import names
-    from workflows.fleet_state import FleetState
+from llmgw import views
+from workflows import names
+from workflows.fleet_state import FleetState
 
 
 class Queries:
@@ -46,6 +45,10 @@ class Queries:
     @workflow.query(name=names.ENDPOINTS, description="The table the routers are told. Argument: page")
     def endpoints(self, page: int = 0) -> views.EndpointsPage:
         return views.endpoints(self.state.world, page)
+
+    @workflow.query(name=names.TABLE, description="The same in one piece, for the plane itself: JSON in zlib")
+    def table(self) -> bytes:
+        return views.packed_table(self.state.world)
 
     @workflow.query(name=names.TARGETS, description="Agents and routers that are observed. Argument: page")
     def targets(self, page: int = 0) -> views.TargetsPage:

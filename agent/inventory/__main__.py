@@ -27,7 +27,7 @@ def told(sight: Sight, text: str = "") -> dict[str, object]:
 
 def _told_of(known: Known, sight: Sight) -> dict[str, object]:
     """Nothing, for a text that tells of no device and is no complaint of a tool either."""
-    if sight.problem.startswith(UNKNOWN_FORM):
+    if sight.problem.startswith(UNKNOWN_FORM) and not sight.devices:
         return {"problem": sight.problem}
     return known.inventory.model_dump(mode="json") | {"left_out": known.left_out}
 

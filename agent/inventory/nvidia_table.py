@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agent.inventory.nvidia_smi import MIG_PARENT, failure, read_list
-from agent.inventory.seen import Seen, Sight, User, bus_id, known, mib, number
+from agent.inventory.nvidia_list import read_list
+from agent.inventory.nvidia_words import MIG_PARENT, failure, lost_cards
+from agent.inventory.seen import Seen, Sight, User, breaks_off, bus_id, fault, known, mib, number
 
 _FIRST = re.compile(
-    r"^\|\s+(?P<index>\d+)\s+(?P<kind>\S.*?)\s+(?:On|Off|WDDM|TCC|MCDM|N/A)\s*\|\s+(?P<bus>[0-9A-Fa-f:.]+)\s.*\|\s*(?P<ecc>\S+)\s*\|"
+    r"^\|\s+(?P<index>\d+)\s+(?P<kind>\S.*?)\s+(?:On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*\|"
+    r"\s+(?P<bus>[0-9A-Fa-f:.]+)\s.*\|\s*(?P<ecc>\S+)\s*\|"
 )
-_MEMORY = re.compile(r"\|\s+(?P<used>\S+)\s+/\s+(?P<total>\S+)\s*\|.*\|\s*$")
-_MODE = re.compile(r"^\|\s+\|\s+\|\s+(?P<mig>Enabled|Disabled|N/A)\S*\s+\|")
+_MEMORY = re.compile(r"\|\s*(?P<used>\S+)\s+/\s+(?P<total>\S+)\s*\|.*\|\s*$")
+_NO_MEMORY = re.compile(r"^\|.*\|\s*(?P<said>ERR!|Unknown Error|GPU is lost)\s*\|.*\|\s*$")
+_MODE = re.compile(r"^\|\s+\|\s+\|\s+(?P<mig>Enabled|Disabled|N/A|ERR!)\S*\s+\|")
 _SLICE = re.compile(
     r"^\|\s+(?P<index>\d+)\s+(?P<gi>\d+)\s+(?P<ci>\d+)\s+(?P<dev>\d+)\s+\|\s+(?P<used>\S+)\s*/\s*(?P<total>\S+)\s+\|"
 )
@@ -50,7 +53,9 @@ def read_table(text: str) -> Sight:
         )
         for index, gi, ci, used, total in slices
     ]
-    return _named(Sight((*whole.values(), *parts)), read_list(text).devices)
+    empty = "" if cards else "nvidia-smi told no card"
+    problem = "; ".join(filter(None, (lost_cards(text), breaks_off(text), empty)))
+    return _named(Sight((*whole.values(), *parts), problem), read_list(text).devices)
 
 
 def _named(sight: Sight, listed: tuple[Seen, ...]) -> Sight:
@@ -74,16 +79,26 @@ def _cards(text: str) -> list[Seen]:
     for line in text.splitlines():
         if first := _FIRST.match(line):
             errors = number(first["ecc"]) or 0
-            sick = f"{errors} uncorrected ECC errors since the driver was loaded" if errors else ""
+            sick = f"{errors} uncorrected ECC errors since the driver was loaded" if errors else fault(first["ecc"])
             kind, bus = first["kind"].removesuffix("...").strip(), bus_id(first["bus"])
             cards.append(Seen(int(first["index"]), kind, "nvidia", bus=bus, sickness=sick))
-        elif cards and cards[-1].total_mib is None and "%" in line and (memory := _MEMORY.search(line)):
-            cards[-1] = replace(cards[-1], total_mib=mib(memory["total"]) or None, used_mib=mib(memory["used"]))
-        elif cards and (mode := _MODE.match(line)) and mode["mig"] == "Enabled":
-            cards[-1] = replace(cards[-1], unfit=MIG_PARENT)
+        elif cards and cards[-1].total_mib is None and (memory := _MEMORY.search(line)):
+            sick = cards[-1].sickness or fault(memory["total"]) or fault(memory["used"])
+            total, used = mib(memory["total"]) or None, mib(memory["used"])
+            cards[-1] = replace(cards[-1], total_mib=total, used_mib=used, sickness=sick)
+        elif cards and (said := _NO_MEMORY.match(line)):
+            cards[-1] = replace(cards[-1], sickness=cards[-1].sickness or said["said"])
+        elif cards and (mode := _MODE.match(line)):
+            cards[-1] = _in_mode(cards[-1], mode["mig"])
         elif "MIG devices:" in line or "Processes:" in line:
             break
     return cards
+
+
+def _in_mode(card: Seen, mode: str) -> Seen:
+    if mode == "Enabled":
+        return replace(card, unfit=MIG_PARENT)
+    return replace(card, sickness=card.sickness or fault(mode))
 
 
 def _slices(text: str) -> Iterable[tuple[int, str, str, int | None, int | None]]:

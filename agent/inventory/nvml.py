@@ -7,7 +7,7 @@ unknown or a sickness; a card that cannot be reached is a problem, never an abse
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from agent.inventory.nvidia_smi import MIG_PARENT
+from agent.inventory.nvidia_words import MIG_PARENT
 from agent.inventory.seen import Seen, Sight, User, bus_id
 from agent.proc import process_at
 

@@ -5,7 +5,7 @@ Unknown is neither zero nor infinite: `[N/A]` in all its spellings, an empty cel
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _UNKNOWN = frozenset(
     {
@@ -27,10 +27,16 @@ _UNKNOWN = frozenset(
 _FAULTS = frozenset({"unknown error", "gpu is lost", "err!", "error", "gpu requires reset"})
 """Words in a figure's place that tell of a device out of order; the figure is unknown all the same."""
 
-_QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
+_QUANTITY = re.compile(r"(?P<number>[0-9]{1,18}(?:\.(?P<rest>[0-9]{1,9}))?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 # NVIDIA, AMD and Huawei write MB and GB and mean powers of two.
 _IN_MIB = {"b": 1 / 1024**2, "bytes": 1 / 1024**2, "kb": 1 / 1024, "kib": 1 / 1024, "mb": 1.0, "mib": 1.0}
 _IN_MIB |= {"": 1.0, "m": 1.0, "gb": 1024.0, "gib": 1024.0, "g": 1024.0, "tb": 1024.0**2, "tib": 1024.0**2}
+_THOUSANDS = 3
+ZEROS = re.compile(r"(?:GPU|MIG)-[0-]{8,}")
+"""The UUID of a device that has none."""
+
+MOST_MIB = 4 * 1024**2
+"""No device has more; a greater figure is one of another kind (a counter's "not available", bytes for MiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +101,24 @@ def bare(text: str) -> str:
 
 
 def mib(text: str | None, unit: str = "") -> int | None:
-    """`81559 MiB`, `17163091968` (with unit `B`), `3386MB` in whole MiB; None where it is not known."""
+    """`81559 MiB`, `17163091968` (with unit `B`), `3386MB` in whole MiB; None where it is not known.
+
+    `81.559 MiB` and `81,559 MiB` are not known: some languages write thousands so.
+    """
     plain = known(text)
     match = _QUANTITY.fullmatch(plain) if plain is not None else None
     if match is None:
         return None
     scale = _IN_MIB.get((match["unit"] or unit).casefold())
-    return None if scale is None else int(float(match["number"]) * scale)
+    if scale is None or (scale <= 1 and len(match["rest"] or "") == _THOUSANDS):
+        return None
+    return int(float(match["number"]) * scale)
 
 
 def number(text: str | None) -> int | None:
     """A whole number at the beginning of a text (`0`, `12 banks`); None where it is not known."""
     plain = known(text)
-    match = re.match(r"-?\d+", plain) if plain is not None else None
+    match = re.match(r"-?[0-9]{1,18}(?![0-9])", plain) if plain is not None else None
     return int(match[0]) if match else None
 
 
@@ -125,6 +136,49 @@ def bus_id(text: str | None) -> str:
 def first_lines(text: str, most: int = 300) -> str:
     """An error text on one line, cut."""
     return " ".join(text.split())[:most]
+
+
+def sober(sight: Sight) -> Sight:
+    """What was read, without figures that cannot be, and with each device once (a tool may print itself anew)."""
+    devices: dict[object, Seen] = {}
+    for place, device in enumerate(sight.devices):
+        devices[_name(device) or place] = _sober(device)
+    return replace(sight, devices=tuple(devices.values()))
+
+
+def _name(device: Seen) -> tuple[object, ...] | None:
+    """What no other device of the same look is called; None where nothing tells: slices share their card's place."""
+    if device.uuid and not ZEROS.fullmatch(device.uuid):
+        return device.vendor, device.index, device.uuid
+    if device.bus and not device.kind.startswith("MIG"):
+        return device.vendor, device.index, device.bus, device.kind
+    return None
+
+
+def _sober(device: Seen) -> Seen:
+    total, used = device.total_mib, device.used_mib
+    users = tuple(replace(user, mib=_below(user.mib, total)) for user in device.processes)
+    device = replace(device, processes=users, reserved_mib=_below(device.reserved_mib, total) or 0)
+    if total is not None and total > MOST_MIB:
+        return replace(
+            device, total_mib=None, used_mib=None, sickness=device.sickness or f"memory: told as {total} MiB"
+        )
+    if used is not None and used > (MOST_MIB if total is None else total):
+        told = f"memory: told as {used} MiB in use of {total if total is not None else 'unknown'}"
+        return replace(device, total_mib=None, used_mib=None, sickness=device.sickness or told)
+    return device
+
+
+def _below(mib: int | None, most: int | None) -> int | None:
+    return None if mib is None or mib > min(MOST_MIB, most or MOST_MIB) else mib
+
+
+def breaks_off(text: str) -> str:
+    """That a table drawn with bars was cut, since no border ends it; empty when it is whole."""
+    drawn = [line.strip() for line in text.splitlines() if line.lstrip().startswith(("|", "+"))]
+    if not drawn or drawn[-1][0] == drawn[-1][-1] == "+":
+        return ""
+    return f"the table breaks off at {' '.join(drawn[-1].split())[:60]!r}"
 
 
 def joined(sights: Iterable[Sight]) -> Sight:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from agent.inventory import amd, apple, ascend, nvidia_smi
 from agent.inventory.nvml import NvmlReader, load_nvml
 from agent.inventory.pci import devices_on_bus
-from agent.inventory.seen import Seen, Sight, first_lines, joined
+from agent.inventory.seen import Seen, Sight, first_lines, joined, sober
 
 TOOL_LIMIT_S = 20.0
 """A sick driver hangs its tool; then the look fails, and the agent goes on."""
@@ -33,7 +33,7 @@ class Machine:
             "ascend": self._ascend,
             "apple": self._apple,
         }
-        return joined(complete(vendor, ask(), on_bus.get(vendor, 0)) for vendor, ask in asked.items())
+        return joined(complete(vendor, _told(vendor, ask), on_bus.get(vendor, 0)) for vendor, ask in asked.items())
 
     def _nvidia(self) -> Sight | None:
         if self._nvml is None and (library := load_nvml()) is not None:
@@ -52,21 +52,35 @@ class Machine:
         return nvidia_smi.read_xml(text, listed)
 
     def _amd(self) -> Sight | None:
-        if (said := self._run("rocm-smi", "--showallinfo", "--json")) is not None:
-            code, text = said
-            sight = amd.read(text)
-            return replace(sight, problem=sight.problem or (f"rocm-smi ended with {code}" if code else ""))
+        """rocm-smi, or amd-smi where that is missing or tells of no card: it is being retired."""
+        first = self._rocm_smi()
+        if first is not None and first.devices:
+            return first
+        second = self._amd_smi()
+        return second if second is not None and (second.devices or first is None) else first
+
+    def _rocm_smi(self) -> Sight | None:
+        said = self._run("rocm-smi", "--showallinfo", "--json")
+        if said is None:
+            return None
+        code, text = said
+        sight = amd.read(text)
+        return replace(sight, problem=sight.problem or (f"rocm-smi ended with {code}" if code else ""))
+
+    def _amd_smi(self) -> Sight | None:
         asked = (
             ("list", "-e"),
             ("static", "--asic", "--bus", "--vram", "--partition"),
             ("metric", "--mem-usage", "--ecc"),
             ("process",),
         )
-        answers = [self._run("amd-smi", *words, "--json") for words in asked]
-        if answers[0] is None:
+        answers = [said for words in asked if (said := self._run("amd-smi", *words, "--json")) is not None]
+        if not answers:
             return None
-        documents = [amd.document_in(said[1]) for said in answers if said is not None and said[0] == 0]
-        return amd.read_amd_smi([document for document in documents if document is not None])
+        documents = [amd.document_in(text) for code, text in answers if code == 0]
+        sight = amd.read_amd_smi([document for document in documents if document is not None])
+        complaint = next((first_lines(text, 200) for code, text in answers if code), "")
+        return replace(sight, problem=f"amd-smi: {complaint}") if sight.problem and complaint else sight
 
     def _ascend(self) -> Sight | None:
         return self._table("npu-smi", ("info",), ascend.read)
@@ -98,6 +112,15 @@ class Machine:
         return done.returncode, text if done.returncode == 0 else text + done.stderr.decode(errors="replace")
 
 
+def _told(vendor: str, ask: Callable[[], Sight | None]) -> Sight | None:
+    """What a vendor's tool tells. What nobody foresaw of one tool says nothing of the other vendors' devices."""
+    try:
+        sight = ask()
+    except Exception as error:  # a tool may print anything
+        return Sight(problem=f"what the {vendor} tool tells cannot be read: {type(error).__name__}: {error}"[:300])
+    return sober(sight) if sight is not None else None
+
+
 def complete(vendor: str, sight: Sight | None, on_bus: int) -> Sight:
     """What a tool told, held against the bus. None: there is no tool."""
     if sight is None and not on_bus:
@@ -108,7 +131,7 @@ def complete(vendor: str, sight: Sight | None, on_bus: int) -> Sight:
             "(declare devices, or none, with --devices)"
         )
     cards = {device.bus or device.uuid or str(device.index): device for device in sight.devices}
-    if not sight.problem and len(cards) < on_bus and vendor == "nvidia":
+    if not sight.problem and len(cards) < on_bus and (vendor == "nvidia" or not cards):
         return replace(sight, problem=f"the PCI bus shows {on_bus} {vendor} devices, the driver {len(cards)}")
     return sight
 

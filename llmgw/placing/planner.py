@@ -288,7 +288,7 @@ class Planner:
             tiers = _parted(tiers, self.field.cached(weights), -LOCALITY)
         for label in sorted(seeker.need.prefers):
             tiers = _parted(tiers, self.field.labelled(label), -PREFERRED)
-        hosts = self.books.hosts(request.model)
+        hosts = self.books.staying(request.model)
         if hosts:
             tiers = _parted(tiers, hosts, round(SPREAD / max(1, request.desired or request.count), 2), last=True)
         if request.avoid:
@@ -316,20 +316,20 @@ class Planner:
 
     def put(self, holding: Holding) -> None:
         self.yard.take(holding)
-        self.books.come(holding.model, holding.node)
+        self.books.come(holding)
         self.new[holding.replica] = holding
 
     def drop(self, holding: Holding, by: ModelName | None) -> None:
         """Take a replica off its node; `by`: who displaces it, if it runs."""
         self.yard.give(holding)
-        self.books.leave(holding.model, holding.node)
+        self.books.leave(holding)
         if self.new.pop(holding.replica, None) is None:
             assert by is not None, "only a displaced replica of the past is dropped"  # noqa: S101
             self.displaced[holding.replica] = Displaced(holding, by)
 
     def restore(self, holding: Holding) -> None:
         self.yard.take(holding)
-        self.books.come(holding.model, holding.node)
+        self.books.come(holding)
         if self.displaced.pop(holding.replica, None) is None:
             self.new[holding.replica] = holding
 

@@ -7,6 +7,8 @@ from enum import StrEnum
 from llmgw import holding, members
 from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
+from llmgw.launches import fingerprints
+from llmgw.memo import Latest
 from llmgw.recent import Recent
 from llmgw.sentences import counted, names_shown
 from llmgw.world import Assignment, SilenceLevel, World
@@ -76,8 +78,9 @@ def is_moving(world: World, now_s: float) -> bool:
     lacking = (world.waiting.get(f"model/{name}") for name in lacking_models(world, now_s))
     if any(waiting is None or waiting.code not in LASTING for waiting in lacking):
         return True
-    under_way = any(_is_under_way(world, a) for a in world.assignments.values())
-    return under_way or any(world.outbox.values()) or bool(routers_behind(world))
+    published = world.table.endpoints
+    unlike = [a for a in world.assignments.values() if a.stop is not None or a.replica not in published]
+    return any(_is_under_way(world, a) for a in unlike) or any(world.outbox.values()) or bool(routers_behind(world))
 
 
 def _is_under_way(world: World, assignment: Assignment) -> bool:
@@ -97,10 +100,14 @@ def unlike_wanted(world: World, now_s: float) -> tuple[str, ...]:
     """What differs from what is wanted, in words; empty when nothing does."""
     lacking = sorted(lacking_models(world, now_s))
     stopping = sum(1 for a in world.assignments.values() if a.stop is not None)
+    rolling = sorted(rolling_models(world) - set(lacking))
     untold = sum(1 for items in world.outbox.values() if items)
     behind = sorted(routers_behind(world))
     said = (
         f"{counted(len(lacking), 'model')} without all replicas: {names_shown(lacking)}" if lacking else "",
+        f"{counted(len(rolling), 'model')} served by the version before the edit: {names_shown(rolling)}"
+        if rolling
+        else "",
         f"{counted(stopping, 'replica')} on the way out" if stopping else "",
         f"{counted(untold, 'node')} with commands outstanding" if untold else "",
         f"without the newest table: {names_shown(behind)}" if behind else "",
@@ -112,8 +119,28 @@ def lacking_models(world: World, now_s: float) -> frozenset[ModelName]:
     """Models with fewer published replicas than are wanted."""
     if world.catalog is None:
         return frozenset()
-    ready = Counter(e.models[0] for e in world.table.endpoints.values() if e.models)
+    ready = _published(world)
     return frozenset(m.name for m in world.catalog.models if ready[m.name] < desired(world, m, now_s))
+
+
+_PUBLISHED: Latest[str, Counter[str]] = Latest(64)
+
+
+def _published(world: World) -> Counter[str]:
+    """Endpoints per model."""
+    endpoints = world.table.endpoints
+    return _PUBLISHED.get(
+        world.fleet, (endpoints,), lambda: Counter(e.models[0] for e in endpoints.values() if e.models)
+    )
+
+
+def rolling_models(world: World) -> frozenset[ModelName]:
+    """Models with endpoints of a version that is no longer the catalog's, while the new one waits or rolls."""
+    if world.catalog is None or not world.good:
+        return frozenset()
+    prints = fingerprints(world.catalog).of
+    served = (world.assignments[r] for r in world.table.endpoints if r in world.assignments)
+    return frozenset(a.model for a in served if a.model in world.good and a.fingerprint not in prints.get(a.model, ()))
 
 
 def routers_behind(world: World) -> frozenset[RouterId]:
