@@ -291,3 +291,39 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         read(tmp_path / "none.yaml")
+
+
+# --- a file that was cut ---------------------------------------------------------------------------------------------
+
+WHOLE = """\
+nodes:
+  - {id: n0, url: "http://n0"}
+models:
+  - name: org/Qwen3:30B
+    aliases: [模型, small]
+    replicas: {min: 0, max: 2}
+    profiles:
+      - name: p
+        engine: stub
+        accelerators: [{count: 1, memory: 80GB}]
+  - name: second
+    profiles: [{name: p, engine: stub}]
+"""
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_catalog_cut_anywhere_says_where_it_breaks_off_or_is_what_is_left(is_json: bool) -> None:
+    text = json.dumps(parse(WHOLE, is_json=False).raw) if is_json else WHOLE
+    names = {"org/Qwen3:30B", "second"}
+    for length in range(len(text)):
+        try:
+            source = parse(text[:length], is_json=is_json)
+        except UnreadableError as broken:
+            assert broken.problems, length
+            assert all(p.what for p in broken.problems), length
+            continue
+        checked = check(source.raw)
+        assert (checked.catalog is None) == bool(checked.problems), length
+        assert not is_json or checked.catalog is None, "what breaks off is no JSON"
+        if checked.catalog is not None:
+            assert {m.name for m in checked.catalog.models} <= names | {n[:k] for n in names for k in range(len(n))}
