@@ -316,14 +316,20 @@ def test_a_catalog_cut_anywhere_says_where_it_breaks_off_or_is_what_is_left(is_j
     text = json.dumps(parse(WHOLE, is_json=False).raw) if is_json else WHOLE
     names = {"org/Qwen3:30B", "second"}
     for length in range(len(text)):
-        try:
-            source = parse(text[:length], is_json=is_json)
-        except UnreadableError as broken:
-            assert broken.problems, length
-            assert all(p.what for p in broken.problems), length
+        problems, raw = _told(text[:length], is_json=is_json)
+        checked = check(raw) if not problems else None
+        told = problems or (checked.problems if checked is not None else ())
+        assert all(problem.what for problem in told), length
+        if checked is None or checked.catalog is None:
+            assert told, length
             continue
-        checked = check(source.raw)
-        assert (checked.catalog is None) == bool(checked.problems), length
-        assert not is_json or checked.catalog is None, "what breaks off is no JSON"
-        if checked.catalog is not None:
-            assert {m.name for m in checked.catalog.models} <= names | {n[:k] for n in names for k in range(len(n))}
+        assert not is_json, "what breaks off is no JSON"
+        assert {m.name for m in checked.catalog.models} <= names | {n[:k] for n in names for k in range(len(n))}
+
+
+def _told(text: str, *, is_json: bool) -> tuple[tuple[Problem, ...], object]:
+    """What is wrong with a text, and what it says."""
+    try:
+        return (), parse(text, is_json=is_json).raw
+    except UnreadableError as broken:
+        return broken.problems, None
