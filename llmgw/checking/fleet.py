@@ -36,6 +36,7 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
             ("models",), "there are no models: everything that runs is removed", "is that meant?", Severity.WARNING
         )
     yield from _limits(catalog)
+    yield from _groups(catalog)
     for i, model in enumerate(catalog.models):
         if model.idle_timeout_s is not None and model.replicas.min == model.replicas.max:
             yield Finding(
@@ -83,6 +84,25 @@ def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
             "name the group at the other models too",
             Severity.WARNING,
         )
+
+
+def _groups(catalog: Catalog) -> Iterator[Finding]:
+    """Groups of which more models are to run than there are declared nodes to keep them apart on."""
+    groups: dict[str, list[int]] = {}
+    for i, model in enumerate(catalog.models):
+        if model.exclusive_group is not None and model.replicas.min > 0:
+            groups.setdefault(model.exclusive_group, []).append(i)
+    for group, members in groups.items() if catalog.nodes else ():
+        profiles = [profile for i in members for profile in catalog.models[i].profiles]
+        places = sum(1 for node in catalog.nodes if any(may_run_on(profile, node) for profile in profiles))
+        if len(members) > places:
+            yield Finding(
+                ("models", members[-1], "exclusive_group"),
+                f"{len(members)} models of group {quoted(group)} are to run, no two on one node, and {places} declared "
+                f"node{'s' * (places != 1)} may have them",
+                "declare more nodes, let some start at 0 replicas, or take some out of the group",
+                Severity.WARNING,
+            )
 
 
 def may_run_on(profile: Profile, node: Node) -> bool:
