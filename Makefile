@@ -26,8 +26,8 @@ test: $(READY)  ## Check format, lint, types, import contracts, then run every t
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES)
 
-bench: $(READY)  ## Measure everything, each figure beside its floor (SHORT=1: only see that it works)
-	@$(BIN)/python -m bench $(if $(SHORT),--short)
+bench: $(READY)  ## Measure everything, each figure beside its floor (SHORT=1: only see that it works; PLOT=1: pictures)
+	@$(BIN)/python -m bench $(if $(SHORT),--short) $(if $(PLOT),--plot)
 
 chaos: $(READY)  ## Kill, cut off, freeze and edit for some minutes (MINUTES=3); exits 1 when a promise is broken
 	@rm -rf .chaos
@@ -36,7 +36,7 @@ chaos: $(READY)  ## Kill, cut off, freeze and edit for some minutes (MINUTES=3);
 
 lock: .venv/bin/python  ## Resolve pyproject.toml anew into requirements/*.txt (UPGRADE=1 takes newer releases)
 	$(INSTALL) uv==0.13.9
-	$(LOCK) $(if $(UPGRADE),--upgrade) pyproject.toml --extra dev --extra test --group build -o requirements/dev.txt
+	$(LOCK) $(if $(UPGRADE),--upgrade) pyproject.toml --extra dev --extra bench --extra test --group build -o requirements/dev.txt
 	$(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/run.txt
 	$(LOCK) -c requirements/dev.txt --group build -o requirements/build.txt
 

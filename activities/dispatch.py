@@ -1,11 +1,10 @@
 """Telling a node agent its commands: one attempt, one answer. Dispatch accepts and returns; observation reports the
 rest. A failure is an answer too (data for the next plan), never an exception into the workflow."""
 
-import httpx
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.outward import Callers, RefusedError, in_words
+from activities.outward import Callers, RefusedError, UnansweredError, in_words
 from llmgw import batches
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall
 from llmgw.wire import BatchReply
@@ -26,6 +25,6 @@ class Dispatch:
             held = refusal.reply.held if refusal.reply else None
             owner = refusal.reply.owner if refusal.reply else None
             return DispatchAnswer(outcome=refusal.outcome, held=held, owner=owner, text=str(refusal))
-        except (httpx.HTTPError, ValidationError, OSError) as error:
+        except (UnansweredError, ValidationError) as error:
             return DispatchAnswer(outcome=CallOutcome.FAILED, text=in_words(error))
         return batches.answer_of(call, reply)

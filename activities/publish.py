@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 
-from activities.outward import Callers, RefusedError, in_words
+from activities.outward import Callers, RefusedError, UnansweredError, in_words
 from activities.sinks.kinds import sinks
 from activities.sinks.sink import RouterError, Sink
 from llmgw.calls import CallOutcome, PublishAnswer, PublishCall, cut
@@ -51,7 +51,7 @@ class Publish:
             return PublishAnswer(outcome=refusal.outcome, held=held, owner=owner, text=str(refusal))
         except RouterError as error:
             return _failed(str(error))
-        except (httpx.HTTPError, ValidationError, OSError) as error:
+        except (UnansweredError, httpx.HTTPError, ValidationError, OSError) as error:
             return _failed(in_words(error))
 
     async def _send(self, sink: Sink, call: PublishCall) -> PublishAnswer:

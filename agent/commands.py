@@ -242,7 +242,7 @@ class Commands:
         if before is not None and (not stop.force or before.step is StopStep.KILL):
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)
         step = StopStep.KILL if stop.force else StopStep.TERM
-        known.update(stop=StopIntent(reason=stop.reason[:300], step=step))
+        known.update(stop=StopIntent(reason=stop.reason[:300], step=step, drain_s=stop.drain_s))
         staged.acts.append(known.stop if listed else known.resume)
         staged.undo.append(lambda: known.update(stop=before))
         return _accepted(stop.replica)

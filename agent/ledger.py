@@ -27,6 +27,8 @@ class StopStep(StrEnum):
 class StopIntent(Wire):
     reason: str = ""
     step: StopStep = StopStep.TERM
+    drain_s: float = 0.0
+    """Before its first step: how long the engine may go on with what it works on."""
 
 
 class Failure(Wire):

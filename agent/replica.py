@@ -4,13 +4,14 @@ The only place that changes a replica's state. It runs on the agent's one event 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from agent import engines
 from agent.beginning import what_to_execute
 from agent.contained import Contained
+from agent.finishing import let_finish
 from agent.freeing import why_not_free
 from agent.ledger import Failure, LedgerError, Record, StopStep
 from agent.marks import processes_of
@@ -317,9 +318,23 @@ class Replica:
     async def _end(self) -> None:
         if self._engine is None or self._engine.exited.is_set():
             self._engine = await self._take_up() or self._engine
-        await self._bring_down(self.record.stop.step if self.record.stop else StopStep.TERM)
+        stop = self.record.stop
+        if stop is not None and stop.step is StopStep.TERM and self.record.was_ready:
+            await let_finish(self._figures, self.record.start.launch, stop.drain_s, self._still_at_work)
+        await self._bring_down(stop.step if stop else StopStep.TERM)
         await self._wait_until_free()
         self._around.watcher.gone(self)
+
+    async def _figures(self) -> Mapping[str, float] | None:
+        if self._engine is None or self._engine.exited.is_set():
+            return None
+        base = self._url(self._around.settings.probe_host)
+        return await self._around.prober.figures(base, self.record.start.launch)
+
+    def _still_at_work(self, requests: int) -> None:
+        reason = self.record.stop.reason if self.record.stop else ""
+        told = f"{requests} request{'s' * (requests != 1)} that no router sent"
+        self._set(EngineState.STOPPING, f"waits for {told}; {reason}"[:300])
 
     async def _wait_until_free(self) -> None:
         """Return when the devices' memory has come back, however long that takes; told as stuck past the limit."""

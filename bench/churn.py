@@ -10,7 +10,7 @@ import random
 from pydantic import BaseModel
 
 from bench.fleet.sizes import full
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import LIMIT_S, Scale, Stage, now_ms, staged
 from llmgw.ids import NodeId, ReplicaId
 from llmgw.wire import CommandBatch
@@ -34,7 +34,7 @@ def _follows(target: str, document: BaseModel, node: NodeId, replica: ReplicaId)
     return any(command.kind == "stop" and command.replica == replica for command in document.commands)
 
 
-async def run(nodes: int, per_minute: int, minutes: float, *, strict: bool) -> int:
+async def run(nodes: int, per_minute: int, minutes: float, how: Telling) -> int:
     chance = random.Random(0)
     times: list[float] = []
     events = 0
@@ -59,7 +59,7 @@ async def run(nodes: int, per_minute: int, minutes: float, *, strict: bool) -> i
         Target("death to command, p99 in ms", decided["p99_ms"], DECIDED_MS),
     ]
     figures = {"nodes": nodes, "deaths": len(times), "decided": decided, "events_per_death": events / len(times)}
-    return report("churn", figures=figures, floor={}, ratios={}, targets=targets, strict=strict)
+    return report("churn", figures=figures, floor={}, ratios={}, targets=targets, how=how)
 
 
 async def _grown(stage: Stage, run: str, before: int) -> tuple[str, int, int]:
@@ -70,4 +70,4 @@ async def _grown(stage: Stage, run: str, before: int) -> tuple[str, int, int]:
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=1000, deaths=20, minutes=5.0)
-    finished(asyncio.run(run(given.nodes, given.deaths, given.minutes, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.deaths, given.minutes, telling(given))))

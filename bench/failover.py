@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 
 from bench.fleet.sizes import LARGE, full, whole_device_models
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import Scale, Stage, now_ms, staged
 from llmgw.ids import RouterId
 
@@ -83,7 +83,7 @@ class Watch:
             await asyncio.sleep(0.01)
 
 
-async def run(sizes: Sequence[int], kills: int, freezes: int, *, strict: bool) -> int:
+async def run(sizes: Sequence[int], kills: int, freezes: int, how: Telling) -> int:
     figures: dict[str, object] = {}
     targets: list[Target] = []
     for nodes in sizes:
@@ -96,9 +96,9 @@ async def run(sizes: Sequence[int], kills: int, freezes: int, *, strict: bool) -
             Target(f"{nodes} nodes: freeze to next decision, worst in ms", max(frozen), FROZEN_MS),
             Target(f"{nodes} nodes: endpoints that went without reason", max(0, lost), 0),
         ]
-    return report("failover", figures=figures, floor={}, ratios={}, targets=targets, strict=strict)
+    return report("failover", figures=figures, floor={}, ratios={}, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=[20, LARGE], kills=20, freezes=2)
-    finished(asyncio.run(run(given.nodes, given.kills, given.freezes, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.kills, given.freezes, telling(given))))

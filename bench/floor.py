@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import os
 from datetime import timedelta
+from typing import Any
 
 import httpx
 from temporalio import activity, workflow
@@ -28,7 +29,9 @@ class Floor:
             await workflow.execute_activity("put_once", url, start_to_close_timeout=timedelta(seconds=3))
 
     @workflow.signal
-    def go(self, url: str) -> None:
+    def go(self, url: str, *weight: Any) -> None:
+        """`weight`: what else the signal carries, for a floor of large ones."""
+        del weight
         self.todo.append(url)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import one_by_one, traces
-from bench.report import Target, report
+from bench.report import Target, add_flags, report, telling
 from bench.traces import Pod
 from llmgw.placing.field import Field
 from llmgw.placing.need import Request, Site
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[42])
     parser.add_argument("--data", type=Path, default=traces.DATA, help="folder of the traces, plain or gzip")
-    parser.add_argument("--strict", action="store_true")
+    add_flags(parser)
     options = parser.parse_args(argv)
     figures: dict[str, object] = {}
     floors: dict[str, object] = {}
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         best_fit = statistics.mean(f[0] if aim.at == 100 else f[1] for f in floor)
         ratios[f"{case}: idle GPUs against best fit"] = (100 - reached) / max(0.01, 100 - best_fit)
         targets.append(Target(f"{case}: idle GPUs at {aim.at} %", 100 - reached, round(100 - aim.least, 2)))
-    return report("fragmentation", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=options.strict)
+    return report("fragmentation", figures=figures, floor=floors, ratios=ratios, targets=targets, how=telling(options))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,13 @@ class House:
 
 @contextlib.asynccontextmanager
 async def house(
-    folder: Path, *, nodes: int = 1, routers: int = 1, devices: int = 4, router_flags: Sequence[str] = ()
+    folder: Path,
+    *,
+    nodes: int = 1,
+    routers: int = 1,
+    devices: int = 4,
+    router_flags: Sequence[str] = (),
+    worker_flags: Sequence[str] = (),
 ) -> AsyncIterator[House]:
     """A running house with an empty fleet."""
     with _ports() as first:
@@ -160,7 +166,7 @@ async def house(
             made = House(folder, first, http)
             made.nodes = tuple(f"n{i + 1}" for i in range(nodes))
             made.routers = tuple(f"r{i + 1}" for i in range(routers))
-            made.parts = {part.name: part for part in _parts(made, devices, router_flags)}
+            made.parts = {part.name: part for part in _parts(made, devices, router_flags, worker_flags)}
             try:
                 await made.parts["temporal"].start()
                 made.client = await connect(Connection(address=made.temporal_address))
@@ -172,7 +178,7 @@ async def house(
                 _end_engines(folder)
 
 
-def _parts(made: House, devices: int, router_flags: Sequence[str]) -> list[Part]:
+def _parts(made: House, devices: int, router_flags: Sequence[str], worker_flags: Sequence[str]) -> list[Part]:
     python = (sys.executable, "-m")
     state = {name: str(made.folder / name) for name in ["worker", *made.nodes, *made.routers]}
     port = {name: made.url(name).removeprefix("http://") for name in (*made.nodes, *made.routers)}
@@ -187,6 +193,7 @@ def _parts(made: House, devices: int, router_flags: Sequence[str]) -> list[Part]
     worker = (
         *(*python, "workers.main", "--fleet", FLEET, "--state-dir", state["worker"]),
         *("--address", made.temporal_address, "--metrics-listen", f"{HOST}:{made.first_port + 1}"),
+        *worker_flags,
     )
     found = [
         part("temporal", temporal, lambda: _connects(made.temporal_address)),

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from bench.fleet.sizes import full, whole_device_models
-from bench.report import Target, finished, options, report
+from bench.report import Target, Telling, finished, options, report, telling
 from bench.stage import Scale, Stage, staged
 from llmgw.ids import RouterId
 
@@ -64,7 +64,7 @@ async def measure(nodes: int, seconds: float, per_s: float, small: bool) -> tupl
         return silent, busy
 
 
-async def run(nodes: int, seconds: float, per_s: float, *, strict: bool) -> int:
+async def run(nodes: int, seconds: float, per_s: float, how: Telling) -> int:
     small, _ = await measure(2, min(seconds, 60.0), per_s, small=True)
     silent, busy = await measure(nodes, seconds, per_s, small=False)
     tenths = max(1.0, seconds / 600)
@@ -89,9 +89,9 @@ async def run(nodes: int, seconds: float, per_s: float, *, strict: bool) -> int:
             for name, seen in (("silent", silent), ("busy", busy), ("small", small))
         },
     }
-    return report("idle", figures=figures, floor={}, ratios={}, targets=targets, strict=strict)
+    return report("idle", figures=figures, floor={}, ratios={}, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=1000, seconds=600.0, requests=50.0)
-    finished(asyncio.run(run(given.nodes, given.seconds, given.requests, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.seconds, given.requests, telling(given))))

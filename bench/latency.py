@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from temporalio.client import WorkflowHandle
 
 from bench.fleet.sizes import LARGE, whole_device_models
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import Scale, Stage, now_ms, staged
 from llmgw.wire import CommandBatch
 
@@ -49,6 +49,7 @@ async def measure(nodes: int, rounds: int) -> tuple[Samples, list[float]]:
         await stage.steady(300.0, QUIET_S)
         for _ in range(rounds):
             floor.append(await _floor(stage, noop))
+            await asyncio.sleep(QUIET_S)  # else the end of the floor's own round is in the next sample
             await _round(stage, whole, samples)
     return samples, floor
 
@@ -85,7 +86,7 @@ def _starts(_: str, document: BaseModel) -> bool:
     return isinstance(document, CommandBatch) and any(command.kind == "start" for command in document.commands)
 
 
-async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
+async def run(sizes: Sequence[int], rounds: int, how: Telling) -> int:
     figures: dict[str, object] = {}
     floors: dict[str, object] = {}
     ratios: dict[str, float] = {}
@@ -99,9 +100,9 @@ async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
             ratio = spread(times)["p50_ms"] / base["p50_ms"]
             ratios[f"{name} at {nodes} nodes"] = ratio
             targets.append(Target(f"{name} at {nodes} nodes, p50 / floor", ratio, MOST.get(nodes, MOST[LARGE])))
-    return report("latency", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=strict)
+    return report("latency", figures=figures, floor=floors, ratios=ratios, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=[20, 125, LARGE], rounds=50)
-    finished(asyncio.run(run(given.nodes, given.rounds, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.rounds, telling(given))))

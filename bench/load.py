@@ -21,7 +21,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.house import House, house
-from bench.report import Target, report
+from bench.report import Target, Telling, add_flags, report, telling
 from bench.traffic.streams import Crowd
 from workers.tiny_model import write_tiny_gguf
 
@@ -41,6 +41,8 @@ class Scale:
     wakes: int = 20
     real: bool = False
     """With a model on a real llama.cpp, which rolls too."""
+    max_history: int = 1500
+    """Events after which the workflow continues as new: few of them make that happen under traffic often."""
 
 
 def model(name: str, replicas: int, *, build: int = 0, weight: int = 100, load_s: float = 0.2) -> dict[str, object]:
@@ -214,7 +216,8 @@ STEPS: tuple[tuple[str, Callable[[Load], Awaitable[None]]], ...] = (
 
 async def under_load(folder: Path, scale: Scale, steps: Sequence[str], flags: Sequence[str] = ()) -> tuple[Load, Crowd]:
     """Run the steps whose names are given while the crowd asks; each step ends when the fleet has settled."""
-    async with house(folder, nodes=2, routers=2, devices=8, router_flags=flags) as home:
+    runs = ("--max-history", str(scale.max_history))
+    async with house(folder, nodes=2, routers=2, devices=8, router_flags=flags, worker_flags=runs) as home:
         load = Load(home, scale)
         await home.fleet.apply(load.catalog())
         await load.settled()
@@ -239,7 +242,7 @@ async def under_load(folder: Path, scale: Scale, steps: Sequence[str], flags: Se
     return load, crowd
 
 
-async def run(scale: Scale, flags: Sequence[str], *, strict: bool) -> int:
+async def run(scale: Scale, flags: Sequence[str], how: Telling) -> int:
     with tempfile.TemporaryDirectory(prefix="llmgw-load-") as folder:
         load, crowd = await under_load(Path(folder), scale, [name for name, _ in STEPS], flags)
     count = crowd.count
@@ -259,7 +262,7 @@ async def run(scale: Scale, flags: Sequence[str], *, strict: bool) -> int:
         floor={},
         ratios={},
         targets=[Target("failed, truncated or misdirected streams", failed, 0)],
-        strict=strict,
+        how=how,
     )
 
 
@@ -271,11 +274,11 @@ def main() -> int:
     parser.add_argument("--wakes", type=int, default=20)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--processes", type=int, default=1, help="of each router")
-    parser.add_argument("--strict", action="store_true", help="exit 1 where a stream failed")
+    add_flags(parser)
     given = parser.parse_args()
     scale = Scale(given.replacements, given.rolls, given.away_s, given.clients, given.wakes, real=llama() is not None)
     flags = ("--processes", str(given.processes)) if given.processes > 1 else ()
-    return asyncio.run(run(scale, flags, strict=given.strict))
+    return asyncio.run(run(scale, flags, telling(given)))
 
 
 if __name__ == "__main__":

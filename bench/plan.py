@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from bench.fleet import running, synthetic
 from bench.fleet.synthetic import Fleet
-from bench.report import Target, report
+from bench.report import Target, add_flags, report, telling
 from llmgw.decide import decide
 from llmgw.placing.planner import Placing, plan
 
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--only-memory", type=int, metavar="NODES", help="print the peak of planning so many nodes")
-    parser.add_argument("--strict", action="store_true")
+    add_flags(parser)
     options = parser.parse_args(argv)
     if options.only_memory:
         _planned(synthetic.fleet(options.only_memory, options.fill))
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         floor={"greedy_ms": round(alone["floor_ms"], 2), "prototype_recorded": PROTOTYPE},
         ratios={"full_over_floor": alone["full_ms"] / alone["floor_ms"]},
         targets=targets,
-        strict=options.strict,
+        how=telling(options),
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from pydantic import BaseModel
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
@@ -28,7 +29,7 @@ from activities.sinks.native import NativeSink
 from bench.fleet.sizes import whole_device_models
 from bench.latency import ANSWER_S, EDITED, QUIET_S
 from bench.processes import child
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import Scale, Stage, now_ms, staged
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
@@ -103,14 +104,14 @@ def _wall_ms(at_ms: float) -> float:
 # --- a large table -------------------------------------------------------------------------------------------------
 
 
-class Counted(httpx.AsyncHTTPTransport):
+class Counted(Callers):
     """Counts the bytes of bodies that leave."""
 
     sent = 0
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.sent += len(await request.aread())
-        return await super().handle_async_request(request)
+    async def send(self, method: str, url: str, path: str, body: BaseModel) -> bytes:
+        self.sent += len(body.model_dump_json())
+        return await super().send(method, url, path, body)
 
 
 def large_table(endpoints: int) -> Table:
@@ -128,19 +129,18 @@ def _endpoint(id_: str, model: str, port: int = 21000) -> Endpoint:
 
 async def large_pushes(endpoints: int, rounds: int) -> dict[str, dict[str, float]]:
     """Time and bytes of a whole table and of a difference of one replica, told to the real router."""
-    transport = Counted()
-    callers = Callers(Outward(), transport)
+    callers = Counted(Outward())
     sink, table = NativeSink(callers), large_table(endpoints)
     whole_ms: list[float] = []
     delta_ms: list[float] = []
     async with real_router() as url:
         for seq in range(1, 2 * rounds, 2):
-            transport.sent, begun = 0, time.perf_counter()
+            callers.sent, begun = 0, time.perf_counter()
             call = _call(url, seq)
             models, all_ = tuple(table.models.values()), tuple(table.endpoints.values())
             await sink.put(call, RouterTable(token=call.token, digest=table.digest, models=models, endpoints=all_))
             whole_ms.append((time.perf_counter() - begun) * 1000)
-            whole_bytes, transport.sent = transport.sent, 0
+            whole_bytes, callers.sent = callers.sent, 0
             gone, come = next(iter(table.endpoints)), _endpoint(f"model-0-new{seq}", "org/model-0", 21000 + seq)
             change = TableChange(put_endpoints=(come,), drop_endpoints=(gone,))
             after = tables.apply(table, change)
@@ -148,7 +148,7 @@ async def large_pushes(endpoints: int, rounds: int) -> dict[str, dict[str, float
             begun = time.perf_counter()
             await sink.patch(_call(url, seq + 1, delta))
             delta_ms.append((time.perf_counter() - begun) * 1000)
-            delta_bytes, table = transport.sent, after
+            delta_bytes, table = callers.sent, after
     await callers.close()
     return {
         "full": {**spread(whole_ms), "bytes": whole_bytes},
@@ -184,7 +184,7 @@ async def _answers(url: str) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
+async def run(sizes: Sequence[int], rounds: int, how: Telling) -> int:
     large = await large_pushes(ENDPOINTS, LARGE_ROUNDS)
     figures: dict[str, object] = {f"{ENDPOINTS} endpoints": large}
     floors: dict[str, object] = {}
@@ -197,9 +197,9 @@ async def run(sizes: Sequence[int], rounds: int, *, strict: bool) -> int:
         ratio = spread(samples)["p50_ms"] / spread(floor)["p50_ms"]
         ratios[f"decided to withdrawn, {nodes} nodes"] = ratio
         targets.append(Target(f"decided to withdrawn at {nodes} nodes, p50 / floor", ratio, MOST))
-    return report("publish", figures=figures, floor=floors, ratios=ratios, targets=targets, strict=strict)
+    return report("publish", figures=figures, floor=floors, ratios=ratios, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=[20], rounds=30)
-    finished(asyncio.run(run(given.nodes, given.rounds, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.rounds, telling(given))))

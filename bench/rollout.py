@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from bench.fleet.sizes import full
-from bench.report import Target, finished, options, report, spread
+from bench.report import Target, Telling, finished, options, report, spread, telling
 from bench.stage import Scale, Stage, now_ms, staged
 
 ACCEPTED, PUBLISHED = 1.5, 3.0
@@ -46,7 +46,7 @@ async def _moment(holds: Callable[[], bool]) -> float:
     return now_ms()
 
 
-async def run(nodes: int, rounds: int, *, strict: bool) -> int:
+async def run(nodes: int, rounds: int, how: Telling) -> int:
     rows = [await once(nodes) for _ in range(rounds)]
     floor, accepted, published = (spread(column) for column in zip(*rows, strict=True))
     ratios = {
@@ -55,9 +55,9 @@ async def run(nodes: int, rounds: int, *, strict: bool) -> int:
     }
     targets = [Target(name, ratios[name], most) for name, most in zip(ratios, (ACCEPTED, PUBLISHED), strict=True)]
     figures = {"nodes": nodes, "replicas": nodes * 8, "accepted": accepted, "published": published}
-    return report("rollout", figures=figures, floor=floor, ratios=ratios, targets=targets, strict=strict)
+    return report("rollout", figures=figures, floor=floor, ratios=ratios, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, nodes=125, rounds=3)
-    finished(asyncio.run(run(given.nodes, given.rounds, strict=given.strict)))
+    finished(asyncio.run(run(given.nodes, given.rounds, telling(given))))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.report import Target, report
+from bench.report import Target, Telling, add_flags, report, telling
 from bench.traffic.proxies import PROXIES, AbsentError, until_it_serves
 
 CONCURRENCY = 32
@@ -156,7 +156,7 @@ def _free_port() -> int:
         return port
 
 
-def run(rounds: int, seconds: float, streams: int, *, strict: bool) -> int:
+def run(rounds: int, seconds: float, streams: int, how: Telling) -> int:
     _raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="llmgw-router-") as folder, subjects(Path(folder)) as found:
         for subject in found.values():
@@ -182,7 +182,7 @@ def run(rounds: int, seconds: float, streams: int, *, strict: bool) -> int:
         lost = streams - found["ours"].streams["whole"]
         targets.append(Target("held streams that were lost", lost, 0))
     figures_out = {name: figure for name, figure in figures.items() if name != "direct"}
-    return report("router", figures=figures_out, floor=figures["direct"], ratios=ratios, targets=targets, strict=strict)
+    return report("router", figures=figures_out, floor=figures["direct"], ratios=ratios, targets=targets, how=how)
 
 
 def _raise_file_limit() -> None:
@@ -196,10 +196,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--streams", type=int, default=2000, help="held at once; 0 leaves them out")
-    parser.add_argument("--strict", action="store_true", help="exit 1 where a target is missed")
+    add_flags(parser)
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
-    return run(given.rounds, given.seconds, given.streams, strict=given.strict)
+    return run(given.rounds, given.seconds, given.streams, telling(given))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.fleet.sizes import whole_device_models
 from bench.fleet.watch import Promises
-from bench.report import Target, finished, options, report
+from bench.report import Target, Telling, finished, options, report, telling
 from bench.stage import Scale, Stage, now_ms, patiently, staged, until
 from llmgw.ids import NodeId, RouterId
 from llmgw.wire import BEAT_S
@@ -179,13 +179,13 @@ async def _numbered(items: Any) -> Any:
         number += 1
 
 
-async def run(minutes: float, nodes: int, seed: int, histories: str, *, strict: bool) -> int:
+async def run(minutes: float, nodes: int, seed: int, histories: str, how: Telling) -> int:
     figures, targets = await measure(minutes, nodes, seed, histories)
-    return report("soak", figures=figures, floor={}, ratios={}, targets=targets, strict=strict)
+    return report("soak", figures=figures, floor={}, ratios={}, targets=targets, how=how)
 
 
 if __name__ == "__main__":
     given = options(__doc__, minutes=30.0, nodes=12, seed=1, histories="")
     if given.histories:
         Path(given.histories).mkdir(parents=True, exist_ok=True)
-    finished(asyncio.run(run(given.minutes, given.nodes, given.seed, given.histories, strict=given.strict)))
+    finished(asyncio.run(run(given.minutes, given.nodes, given.seed, given.histories, telling(given))))

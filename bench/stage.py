@@ -113,8 +113,9 @@ class Stage:
             "allow_removals": True,
         }
 
-    def catalog(self, models: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        return {**self.targets(), "models": list(models)}
+    def catalog(self, models: Sequence[Mapping[str, Any]], **policy: float) -> Mapping[str, Any]:
+        targets = self.targets()
+        return {**targets, "policy": {**targets["policy"], **policy}, "models": list(models)}
 
     async def apply(self, catalog: Mapping[str, Any]) -> None:
         """In force, or RuntimeError with its problems."""

@@ -1,6 +1,7 @@
 """The few things that a command asks an agent itself: which node it is, and a replica's output."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -86,7 +87,36 @@ def _asked(
                 raise _refusal(url, answer.status_code, answer.read().decode(errors="replace"))
             yield answer
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommandError(UNREACHABLE, f"no agent answers at {url} ({error or type(error).__name__})") from error
+        raise CommandError(UNREACHABLE, f"no agent answers at {url}: {why_not(error)}") from error
+
+
+def why_not(error: Exception) -> str:
+    """Why nothing answered, in words: never a number of the system, or the name of a class."""
+    text = " ".join(str(error).split())
+    for part, said in _WHY_NOT.items():
+        if part in f"{type(error).__name__} {text}".casefold():
+            return said
+    return re.sub(r"^\[[^\]]*\] *", "", text) or "the connection broke off"
+
+
+_WHY_NOT: Mapping[str, str] = {
+    "refused": "nothing listens there. Is it running, and is that its port?",
+    "all connection attempts failed": "nothing listens there. Is it running, and is that its port?",
+    "name or service not known": "there is no machine of that name",
+    "nodename nor servname": "there is no machine of that name",
+    "no address associated": "there is no machine of that name",
+    "temporary failure in name resolution": "its name cannot be looked up",
+    "no route to host": "there is no way to that machine",
+    "network is unreachable": "there is no way to that machine",
+    "certificate": "its certificate is not accepted",
+    "wrong_version_number": "it does not speak HTTPS there: try http://",
+    "timeout": "no answer in time. Is its port open to this machine?",
+    "timed out": "no answer in time. Is its port open to this machine?",
+    "disconnected without": "it closed the connection without an answer",
+    "unsupportedprotocol": "it is no URL: write http:// or https:// and the host",
+    "invalidurl": "it is no URL: write http:// or https:// and the host",
+}
+"""By what the error or its class says, in small letters; the first that is found counts."""
 
 
 def _refusal(url: str, status: int, body: str) -> CommandError:

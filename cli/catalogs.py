@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,11 +43,18 @@ def schema() -> None:
 
 def checked(file: Path) -> tuple[dict[str, Any], "Catalog"]:
     """What is to be sent, and the catalog it means. Problems and warnings go to standard error; the former end it."""
+    raw, catalog, _ = checked_and_warned(file)
+    return raw, catalog
+
+
+def checked_and_warned(file: Path) -> tuple[dict[str, Any], "Catalog", frozenset[str]]:
+    """As `checked`, and the warnings as a fleet's verdict words them."""
     raw, found = _judged(file)
     if found.catalog is None or not isinstance(raw, dict):
-        raise CommandError(REFUSED, *_lines(file, found), "nothing was sent")
+        warn(*_lines(file, found))  # as they are, so that editors find the places
+        raise CommandError(REFUSED, "nothing was sent")
     warn(*(_line(file, warning) for warning in found.warnings))
-    return raw, found.catalog
+    return raw, found.catalog, frozenset(replace(w, line=None, column=None).sentence() for w in found.warnings)
 
 
 def _judged(file: Path) -> tuple[object, "Checked"]:

@@ -110,7 +110,7 @@ def _metavar(option: Any) -> str:
 
 def _notes(parameter: Any) -> Iterator[str]:
     default = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
-    if default not in (None, False, True, ()) and not callable(default):
+    if default not in (None, False, True, (), "") and not callable(default):
         yield f"Default: {default}."
     if parameter.envvar:
         yield f"Variable: {parameter.envvar}."

@@ -23,7 +23,7 @@ class Half(StrEnum):
 def doctor(
     context: typer.Context,
     what: Annotated[
-        Half, typer.Argument(metavar="[machine|fleet]", help="Only this machine, or only the fleet.")
+        Half, typer.Argument(metavar="machine|fleet", help="Only this machine, or only the fleet.")
     ] = Half.ALL,
     as_json: AsJson = False,
     as_yaml: AsYaml = False,

@@ -18,9 +18,7 @@ def events(
     context: typer.Context,
     subject: Annotated[
         str,
-        typer.Argument(
-            metavar="[SUBJECT]", help="Only of this replica, model, node or router: its name, or KIND/NAME."
-        ),
+        typer.Argument(metavar="SUBJECT", help="Only of this replica, model, node or router: its name, or KIND/NAME."),
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as things happen, until Ctrl-C.")] = False,
     as_json: AsJson = False,

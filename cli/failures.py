@@ -9,7 +9,8 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """The command ends with `code`; `sentences` go to standard error."""
+    """The command ends with `code`; `sentences` go to standard error, each behind the command's name, but for those
+    that begin with two blanks and belong to the one above."""
 
     def __init__(self, code: int, *sentences: str) -> None:
         super().__init__("; ".join(sentences))

@@ -9,11 +9,13 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from cli.agents import STATE_PATH, headers
+from cli.agents import STATE_PATH, headers, why_not
 from cli.asking import POLL_S, Plane
 from cli.checkup import Checked, doubt, fine, wrong
-from cli.failures import CommandError, meaning
+from cli.durations import age
+from cli.failures import TIMED_OUT, CommandError, meaning
 from cli.outside import Session
+from llmgw.sentences import names_shown
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     import httpx
@@ -54,6 +56,8 @@ async def fleet_checks(session: Session) -> list[Checked]:
         except Exception as error:
             if (meant := meaning(error, session.target)) is None:
                 raise
+            if step is _workflow and meant.code == TIMED_OUT:
+                found = [_none_answers(check) if check.subject == "workers" else check for check in found]
             return [*found, _failed(STEPS[step.__name__], meant)]
     plane = Plane(fleet)
     from llmgw import views  # late, as above
@@ -88,11 +92,23 @@ async def _attributes(fleet: "Fleet") -> Checked:
 async def _workers(fleet: "Fleet") -> Checked:
     polls = await fleet.workers()
     lately = sorted(identity for identity, age_s in polls.items() if age_s <= POLL_S)
+    past = sorted((age_s, identity) for identity, age_s in polls.items() if age_s > POLL_S)
     if not lately:
-        return wrong("workers", f"none has asked for work of fleet {fleet.name}", f"llmgw worker --fleet {fleet.name}")
+        last = f"; {past[0][1]} was the last, {age(past[0][0])} ago" if past else ""
+        what = f"none has asked for work of fleet {fleet.name} within the last minute{last}"
+        return wrong("workers", what, f"llmgw worker --fleet {fleet.name}")
+    said = f"{names_shown(lately)} asked for work within the last minute"
+    if past:
+        ended = ", ".join(f"{identity} (last {age(age_s)} ago)" for age_s, identity in past[:4])
+        return doubt("workers", f"{said}; no longer: {ended}", "it was ended, or died: start it again if it is missed")
     if len(lately) == 1:
-        return doubt("workers", f"one: {lately[0]}", "a second one on another host takes over when this one ends")
-    return fine("workers", ", ".join(lately[:4]) + (f" and {len(lately) - 4} more" if len(lately) > 4 else ""))
+        return doubt("workers", f"one: {said}", "a second one on another host takes over when this one ends")
+    return fine("workers", said)
+
+
+def _none_answers(workers: Checked) -> Checked:
+    """Temporal remembers a worker for a minute after its death: only an answer proves one alive."""
+    return wrong("workers", f"{workers.what}, and none answers", "it just died, or is frozen: look at its process")
 
 
 async def _workflow(fleet: "Fleet") -> Checked:
@@ -130,8 +146,10 @@ def _target(session: Session, client: "httpx.Client", id_: str, url: str) -> Che
         with client.stream("GET", f"{url}{STATE_PATH}", timeout=ANSWER_LIMIT_S) as answer:
             status, date = answer.status_code, answer.headers.get("date")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        why = str(error) or type(error).__name__
-        return wrong(subject, f"not reached at {url} ({why})", "is it running, and its port open to this machine?")
+        what, _, mend = why_not(error).partition(". ")
+        return wrong(
+            subject, f"not reached at {url}: {what}", mend or "is it running, and its port open to this machine?"
+        )
     if status in (401, 403):
         return _not_let_in(session, subject)
     if status != 200:

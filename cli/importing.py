@@ -110,7 +110,8 @@ def _foreign(file: Path) -> "Foreign":
     except UnreadableError as error:
         places = (f":{p.line}:{p.column}" if p.line is not None else "" for p in error.problems)
         said = (f"{file}{place}: {p.what}; {p.mend}" for place, p in zip(places, error.problems, strict=True))
-        raise CommandError(USAGE, *said) from error
+        warn(*said)
+        raise CommandError(USAGE, "nothing was imported") from error
 
 
 def spread(raw: object) -> object:

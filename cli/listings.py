@@ -12,6 +12,7 @@ from cli.durations import age
 from cli.look import Look
 from cli.tables import Column, Rows, word
 from llmgw import views
+from llmgw.sentences import counted
 from llmgw.wire import Endpoint, TableModel
 
 
@@ -55,8 +56,14 @@ def _dumped(rows: Iterable[BaseModel]) -> list[Any]:
 
 def _why(model: views.ModelRow) -> str:
     waiting = model.waiting
-    parts = (model.override, "" if waiting is None else f"{age(waiting.age_s)}: {waiting.text}")
+    parts = (model.override, *(() if waiting is None else (f"{age(waiting.age_s)}: {waiting.text}",)), _former(model))
     return "; ".join(part for part in parts if part)
+
+
+def _former(model: views.ModelRow) -> str:
+    if not model.former or (model.waiting is not None and not model.waiting.meanwhile):
+        return ""
+    return f"the version before the edit serves meanwhile ({model.former}/{model.wanted})"
 
 
 MODELS: Sequence[Column[views.ModelRow]] = (
@@ -92,9 +99,19 @@ def _free(node: views.NodeRow) -> str:
 
 
 def _note(node: views.NodeRow) -> str:
-    marks = [name for name in ("cordoned", "drained", "leaving") if getattr(node, name)]
-    untold = f"{node.outstanding} commands outstanding" if node.outstanding else ""
-    return "; ".join(part for part in (", ".join(marks), node.note, node.call_problem, untold) if part)
+    marks = [name for name in ("cordoned", "leaving") if getattr(node, name)]
+    untold = f"{counted(node.outstanding, 'command')} outstanding" if node.outstanding else ""
+    return "; ".join(part for part in (", ".join(marks), _drain(node), node.note, node.call_problem, untold) if part)
+
+
+def _drain(node: views.NodeRow) -> str:
+    """`drained`, or how far it is: `draining, 2 left, the rest is stopped in 9m`."""
+    if not node.drained:
+        return ""
+    if not node.replicas:
+        return "drained"
+    end = f", the rest is stopped in {age(node.drain_left_s)}" if node.drain_left_s is not None else ""
+    return f"draining, {node.replicas} left{end}"
 
 
 NODES: Sequence[Column[views.NodeRow]] = (

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,8 @@ TRIED_PORTS = 200
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 ENGINES = ("vllm", "llama-server", "python3")
+BESIDE = ("vllm", "llama-server", "llama-server-vulkan")
+"""Engines that packages of Python bring along."""
 
 
 def machine_checks(environment: Mapping[str, str]) -> Iterator[Checked]:
@@ -116,8 +119,12 @@ def _token_file(environment: Mapping[str, str]) -> Iterator[Checked]:
 def _engines(environment: Mapping[str, str]) -> Iterator[Checked]:
     found = [name for name in ENGINES if shutil.which(name, path=environment.get("PATH")) is not None]
     served = [name for name in found if name != "python3"]
+    beside = [name for name in BESIDE if (Path(sys.executable).parent / name).exists()]
     if served:
         yield fine("engines", f"{', '.join(served)} found on PATH")
+    elif beside:
+        what = f"{', '.join(beside)} beside this Python, as `llmgw dev` uses it"
+        yield fine("engines", f"{what}; elsewhere name it by path, as `executable`")
     else:
         yield doubt("engines", "neither vllm nor llama-server is on PATH", "install one, or name `executable` by path")
 

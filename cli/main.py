@@ -42,10 +42,15 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except CommandError as end:
-            warn(*(f"llmgw: {sentence}" if n == 0 else sentence for n, sentence in enumerate(end.sentences)))
+            warn(*(s if s.startswith("  ") else f"llmgw: {s}" for s in end.sentences))
             raise typer.Exit(end.code) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+        except typer.BadParameter as error:
+            from cli.wording import plain  # late: only a mistake needs it
+
+            error.message = plain(error.message)
+            raise
         except Exception as error:
             if os.environ.get(TRACEBACK) or type(error).__module__.startswith(("typer", "click")):
                 raise
@@ -85,6 +90,7 @@ app = typer.Typer(
     cls=Commands,
     name="llmgw",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done; 1 refused, or problems found; 2 wrong usage, or a file that cannot be read; 3 Temporal "
     "or the fleet not reached; 4 no answer, or not there, in time; 5 differences, where asked for by --exit-code.",

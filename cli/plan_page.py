@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from cli.tables import word
 from llmgw.foresight import Foresight, ModelOutlook, Step, StepKind
-from llmgw.sentences import counted
+from llmgw.sentences import counted, names_shown
 
 SAID: Mapping[StepKind, tuple[str, str]] = {
     StepKind.START: ("start", "green"),
@@ -40,11 +40,36 @@ def plan_page(found: Foresight, command: str) -> RenderableType:
     )
 
 
+WHY: Mapping[str, str] = {
+    "no_place": "for want of a place",
+    "failed": "given up after failed attempts",
+    "backing_off": "until their next attempt",
+    "hold": "until the plane acts again",
+    "rolled_back": "on their last good version",
+}
+"""By the code of what a model waits for; another one is told in the tree alone."""
+BY_CHOICE = ("canary",)
+"""Codes of models that are as far as their catalog wants them for now."""
+
+
 def _headline(found: Foresight) -> Text:
+    return Text(" ").join([_done(found), *_would_wait(found)])
+
+
+def _would_wait(found: Foresight) -> Iterable[Text]:
+    """Models that do not get there by themselves, those with one reason together."""
+    short = [o for o in found.models if o.waits and o.waits_code not in BY_CHOICE]
+    for code in dict.fromkeys(outlook.waits_code for outlook in short):
+        names = [outlook.model for outlook in short if outlook.waits_code == code]
+        why = f" {WHY[code]}" if code in WHY else ""
+        yield Text.assemble((f"{counted(len(names), 'model')} would wait", "yellow"), f"{why}: {names_shown(names)}.")
+
+
+def _done(found: Foresight) -> Text:
     if found.is_empty:
         return Text("Nothing would be started or stopped.", "bold")
     counts = (Text.assemble(f"{number} to ", SAID[kind]) for kind in StepKind if (number := found.counts.get(kind, 0)))
-    return Text.assemble(("What it leads to: ", "bold"), Text(", ").join(counts))
+    return Text.assemble(("What it leads to: ", "bold"), Text(", ").join(counts), ".")
 
 
 def _items(title: str, texts: Iterable[str]) -> Iterable[RenderableType]:
@@ -77,6 +102,8 @@ def _outlook(outlook: ModelOutlook) -> Text:
     text = f"  {outlook.endpoints_before} → {counted(outlook.endpoints_after, 'endpoint')}"
     if outlook.endpoints_after < outlook.wanted:
         text += f" of {outlook.wanted} wanted"
+    if outlook.former_after:
+        text += f", {outlook.former_after} of them still as before the edit"
     if 0 < outlook.least < outlook.endpoints_before:
         text += f", never fewer than {outlook.least}"
     return head.append(text)

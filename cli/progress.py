@@ -12,6 +12,8 @@ GIVEN_UP = "failed"
 """Code of a model that is not tried again by itself."""
 ROLLED_BACK = "rolled_back"
 """Code of a model whose new version was given up, or reverted."""
+CANARY = "canary"
+"""Code of a model whose new version has as many replicas as it may have for now."""
 SHOWN = 3
 
 
@@ -28,6 +30,15 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
+class Halted:
+    """Nothing is under way, and something is lacking for want of a place or a person. `text` is stable. It counts when
+    it lasts: a node that is just coming up may change it."""
+
+    text: str
+    lacking: tuple[views.ModelRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Going:
     """What it still waits for. `text` is stable while nothing changes."""
 
@@ -35,17 +46,22 @@ class Going:
     lacking: tuple[views.ModelRow, ...]
 
 
-Progress = Arrived | Stuck | Going
+Progress = Arrived | Stuck | Halted | Going
 
 
 def progress(status: views.Status, models: Sequence[views.ModelRow], verdict: Verdict) -> Progress:
     """How far the catalog that `verdict` is about has come. The first rule that has something to say counts."""
-    lacking = tuple(m for m in models if m.ready < m.wanted)
+    lacking = tuple(m for m in models if m.ready < m.wanted or _waits_to_roll(m))
     back = [m for m in models if m.waiting is not None and m.waiting.code == ROLLED_BACK]
     for rule in _RULES:
         if (found := rule(status, lacking, verdict)) is not None:
             return _rolled_back(back) if back and isinstance(found, Arrived) else found
     return Going(_line(status), lacking)
+
+
+def _waits_to_roll(model: views.ModelRow) -> bool:
+    """It serves, but as it was before the catalog changed it, and nobody said that it may stay so."""
+    return model.former > 0 and (model.waiting is None or model.waiting.code not in (ROLLED_BACK, CANARY))
 
 
 def _superseded(status: views.Status, _: Sequence[views.ModelRow], verdict: Verdict) -> Progress | None:
@@ -75,6 +91,23 @@ def _given_up(_: views.Status, lacking: Sequence[views.ModelRow], __: Verdict) -
     return Stuck(f"given up after repeated failures: {names_shown(names)}. `llmgw explain {names[0]}` says why")
 
 
+def _halted(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:
+    """The fleet is as far as it comes by itself."""
+    if status.phase is not Phase.DEGRADED:
+        return None
+    said = [f"{m.name}: {_why(m)}" for m in lacking[:SHOWN]]
+    more = [f"and {len(lacking) - SHOWN} more"] if len(lacking) > SHOWN else []
+    text = f"nothing more comes by itself. {'; '.join([*said, *more])}. `llmgw explain {lacking[0].name}` says more"
+    return Halted(text, tuple(lacking))
+
+
+def _why(model: views.ModelRow) -> str:
+    counts = f"{model.ready - model.former} of {model.wanted} ready"
+    if model.waiting is None:
+        return counts
+    return "; ".join(part for part in (f"{counts}; {model.waiting.text}", model.waiting.meanwhile) if part)
+
+
 def _rolled_back(models: Sequence[views.ModelRow]) -> Stuck:
     """Everything serves, and some of it not as the catalog has it."""
     texts = [f"{m.name}: {m.waiting.text}" for m in models[:SHOWN] if m.waiting is not None]
@@ -86,6 +119,7 @@ _RULES: tuple[Callable[[views.Status, Sequence[views.ModelRow], Verdict], Progre
     _out_of_our_hands,
     _there,
     _given_up,
+    _halted,
 )
 
 

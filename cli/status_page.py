@@ -9,6 +9,7 @@ from rich.text import Text
 from cli.durations import age
 from cli.listings import router_state
 from cli.tables import counts, word
+from cli.verdicts import held_text
 from llmgw import views
 from llmgw.sentences import counted
 
@@ -40,7 +41,7 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
     yield "models", counts(status.models)
     yield "replicas", counts(status.replicas)
     nodes = counts(status.nodes)
-    yield "nodes", Text.assemble(nodes, f"; {status.devices_free} of {status.devices} devices free")
+    yield "nodes", Text.assemble(nodes, f"; {_devices(status)}")
     yield "table", Text(f"revision {status.table_revision}, {counted(status.endpoints, 'endpoint')}")
     states = [router_state(router) for router in status.routers]
     yield "routers", counts({state: states.count(state) for state in dict.fromkeys(states)})
@@ -50,14 +51,23 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
         yield "worker", Text(status.acting)
 
 
+def _devices(status: views.Status) -> str:
+    """`5 of 8 devices free, 2 on closed nodes`."""
+    closed = status.device_states.get(views.DeviceState.CLOSED, 0)
+    more = f", {closed} on nodes that take nothing new" if closed else ""
+    return f"{status.devices_free} of {counted(status.devices, 'device')} free{more}"
+
+
 def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]:
     """Sections in the order in which an operator needs them: a title, and rows of an age and a sentence."""
     yield "Look at", [("", Text(text, "red")) for text in _alarms(status)]
-    yield "Catalog held", [(age(h.age_s), Text(h.text)) for h in (status.held,) if h is not None]
+    yield "Catalog held", [(age(h.age_s), Text(held_text(h.text))) for h in (status.held,) if h is not None]
     yield "Last catalog", [("", Text(text)) for text in _last_catalog(status)]
     more = status.waiting_total - len(status.waiting)
-    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {w.text}")) for w in status.waiting]
+    said = [w for w in status.waiting if not _is_said_above(w)]
+    waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in said]
     yield "Waiting", waiting + ([("", Text(f"and {more} more", "dim"))] if more > 0 else [])
+    yield "Drained", [(age(d.age_s), Text.assemble((d.node, "bold"), f": {d.text}")) for d in status.drains]
     behind = [r for r in status.routers if router_state(r) != "ready"]
     limited = [(r, limit) for r in status.routers for limit in r.limits]
     yield (
@@ -81,6 +91,15 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     )
 
 
+def _is_said_above(waiting: views.WaitingRow) -> bool:
+    """What the fleet itself waits for is told by its phase, as a warning or as the held catalog."""
+    return waiting.subject == "fleet" and waiting.code in ("hold", "brake", "held")
+
+
+def _waits(waiting: views.WaitingRow) -> str:
+    return "; ".join(part for part in (waiting.text, waiting.meanwhile) if part)
+
+
 def _alarms(status: views.Status) -> Iterable[str]:
     safe_mode = f"safe mode: {status.safe_mode}" if status.safe_mode else ""
     fenced = f"fenced: {status.fenced_by}" if status.fenced_by else ""
@@ -88,9 +107,9 @@ def _alarms(status: views.Status) -> Iterable[str]:
 
 
 def _last_catalog(status: views.Status) -> Iterable[str]:
-    """Only when it was not taken: else the generation says it."""
+    """Only when it was refused: else the generation, or the held one, says it."""
     last = status.last_catalog
-    if last is None or last.judgement not in ("refused", "held"):
+    if last is None or last.judgement != "refused":
         return ()
     return (last.text or str(last.judgement), *last.problems)
 

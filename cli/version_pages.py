@@ -27,10 +27,10 @@ def history_page(found: views.HistoryPage) -> RenderableType:
 STYLES = {Change.ADDED: ("+", "green"), Change.REMOVED: ("-", "red"), Change.CHANGED: ("~", "yellow")}
 
 
-def diff_page(found: Sequence[Difference]) -> RenderableType:
-    if not found:
-        return Text("no difference", "dim")
-    return Group(*(_line(difference) for difference in found))
+def diff_page(found: Sequence[Difference], head: str) -> RenderableType:
+    """`head` says from which catalog to which."""
+    lines = [_line(difference) for difference in found] or [Text("no difference", "dim")]
+    return Group(Text(head, "dim"), *lines)
 
 
 def _line(difference: Difference) -> Text:

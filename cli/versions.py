@@ -1,4 +1,4 @@
-"""Earlier catalogs: `history`, `show`, `diff` and `rollback`. The fleet keeps the last ten."""
+"""Earlier catalogs: `history`, `show`, `diff` and `rollback`. The fleet keeps the last ten different ones."""
 
 import base64
 import json
@@ -30,7 +30,10 @@ Generation = Annotated[
 
 
 def history(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
-    """List the catalogs that are kept: the last ten, newest first."""
+    """List the catalogs that are kept: the last ten different ones, newest first.
+
+    One that came again, as by `rollback`, is kept under its newest number alone.
+    """
     from cli.version_pages import history_page  # late, as above
     from llmgw import views
 
@@ -49,26 +52,39 @@ def show_generation(context: typer.Context, generation: Generation, as_json: AsJ
 
 def diff(
     context: typer.Context,
-    first: Annotated[str, typer.Argument(metavar="CATALOG", help="A file, or the number of a kept catalog.")],
-    second: Annotated[
-        str | None,
+    first: Annotated[
+        str,
         typer.Argument(
-            metavar="CATALOG", help="The other one. Without it, the first is compared with what is in force."
+            metavar="CATALOG",
+            help="The old one: a file, or the number of a kept catalog. Alone it is the new one, and the old one is "
+            "what is in force.",
         ),
+    ],
+    second: Annotated[
+        str | None, typer.Argument(metavar="CATALOG", help="The new one: a file, or the number of a kept catalog.")
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help=f"End with {CHANGES} when they differ.")] = False,
     as_json: AsJson = False,
     as_yaml: AsYaml = False,
 ) -> None:
-    """Show what one catalog changes in another: of two files or kept generations, or of one and what is in force.
+    """Show what a new catalog changes in an old one, always from old to new: `+` is only in the new one.
 
-    Only what has an effect counts: order and form of writing do not. `plan` shows what it leads to.
+    Each is a file or a kept generation; with one alone, what it would change in the catalog in force. Two files need no
+    fleet. Only what has an effect counts: order and form of writing do not. `plan` shows what it leads to.
     """
     from cli.version_pages import diff_page  # late, as above
+    from llmgw.diff import differences
 
     form = form_of(as_json, as_yaml)
-    found = ask(context.obj, lambda plane: _differences(plane, first, second))
-    show(found, form, lambda some: [_plain(d) for d in some], diff_page)
+    if (first, second) == ("-", "-"):
+        raise CommandError(USAGE, "standard input can be read once: give one of the two as a file or a number")
+    if second is None or first.isdecimal() or second.isdecimal():
+        found = ask(context.obj, lambda plane: _differences(plane, first, second))
+    else:
+        found = differences(checked(Path(first))[1], checked(Path(second))[1])
+    old, new = ("the catalog in force", first) if second is None else (first, second)
+    head = f"{_said(old)} → {_said(new)}"
+    show(found, form, lambda some: [_plain(d) for d in some], lambda some: diff_page(some, head))
     if exit_code and found:
         raise typer.Exit(CHANGES)
 
@@ -100,7 +116,8 @@ async def kept_catalog(plane: Plane, generation: int = 0) -> dict[str, Any]:
     if not all(part.known for part in parts) or len({part.digest for part in parts}) != 1:
         kept = ", ".join(str(number) for number in reversed(parts[0].kept)) or "none yet"
         what = f"generation {generation}" if generation else "the catalog in force"
-        raise CommandError(REFUSED, f"{what} is not kept; kept are: {kept}. `llmgw history` lists them")
+        again = "; one that came again is kept under its newest number" if generation else ""
+        raise CommandError(REFUSED, f"{what} is not kept; kept are: {kept}{again}. `llmgw history` lists them")
     raw: dict[str, Any] = json.loads(zlib.decompress(b"".join(base64.b64decode(part.part) for part in parts)))
     return {key: value for key, value in raw.items() if key != CONFIRMATION}
 
@@ -117,7 +134,7 @@ def understood(raw: Mapping[str, Any], name: str) -> "Catalog":
 
     found = check(raw, limit_bytes=MAX_COMPRESSED_BYTES)
     if found.catalog is None:
-        said = (problem.sentence() for problem in found.problems)
+        said = (f"  {problem.sentence()}" for problem in found.problems)
         raise CommandError(REFUSED, f"{name} is no longer a valid catalog:", *said)
     return found.catalog
 
@@ -129,11 +146,14 @@ async def catalog_of(plane: Plane, given: str) -> tuple[dict[str, Any], "Catalog
     return checked(Path(given))
 
 
+def _said(given: str) -> str:
+    """A catalog as the head of a difference names it."""
+    return f"generation {given}" if given.isdecimal() else "standard input" if given == "-" else given
+
+
 async def _differences(plane: Plane, first: str, second: str | None) -> tuple["Difference", ...]:
     from llmgw.diff import differences  # late, as above
 
-    if (first, second) == ("-", "-"):
-        raise CommandError(USAGE, "standard input can be read once: give one of the two as a file or a number")
     _, one = await catalog_of(plane, first)
     if second is not None:
         _, other = await catalog_of(plane, second)

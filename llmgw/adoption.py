@@ -12,6 +12,7 @@ from llmgw.draft import Draft
 from llmgw.ids import DeviceId
 from llmgw.launches import fingerprints, launch_of
 from llmgw.nodes import NodeView
+from llmgw.sentences import are
 from llmgw.wire import EngineState, ReplicaReport
 from llmgw.world import Assignment, Part
 
@@ -118,4 +119,4 @@ def _why_not(draft: Draft, row: ReplicaReport, described: tuple[Catalog, Model, 
         return "its devices are in use in our books"
     wanted = desired(draft.world, described[1], draft.now_s)
     have = sum(1 for a in draft.assignments.values() if a.model == row.model and a.stop is None)
-    return "" if have < wanted else f"{wanted} replicas are enough"
+    return "" if have < wanted else f"{are(wanted, 'replica')} enough"

@@ -10,27 +10,34 @@ from functools import lru_cache
 from llmgw import attempts, demand, rolling
 from llmgw.catalog import Accelerators, Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
+from llmgw.engines import engine_of
 from llmgw.ids import DeviceId, NodeId
-from llmgw.placing.need import Ask, Need, Request
+from llmgw.placing.need import Ask, Identity, Need, Request
 from llmgw.rendering import unnameable, weights_of
+from llmgw.wire import DeviceNaming
 from llmgw.world import Assignment
 
 NO_VENDOR = "a vendor whose devices its engine can name"
 
 
 class Wording:
-    """Profiles in the words of placing, each worked out once. `vendors`: those of the fleet's devices."""
+    """Profiles in the words of placing, each worked out once. `sorts`: vendors and identities of all devices."""
 
-    def __init__(self, catalog: Catalog, vendors: Iterable[str]) -> None:
-        self.catalog, self._vendors = catalog, sorted(vendors)
+    def __init__(self, catalog: Catalog, sorts: Iterable[tuple[str, Identity]]) -> None:
+        self.catalog, self._sorts = catalog, sorted(set(sorts))
+        self._vendors = sorted({vendor for vendor, _ in self._sorts})
         self._needs: dict[int, tuple[Profile, Need]] = {}
         self._namers: dict[str, tuple[str, ...]] = {}
+        self._barred: dict[str, frozenset[tuple[str, Identity]]] = {}
 
     def need(self, profile: Profile) -> Need:
         """What a profile asks of a node."""
         known = self._needs.get(id(profile))
         if known is None:
-            known = self._needs[id(profile)] = profile, _need(profile, self._nameable(profile))
+            known = self._needs[id(profile)] = (
+                profile,
+                _need(profile, self._nameable(profile), self._barred_by(profile)),
+            )
         return known[1]
 
     def _nameable(self, profile: Profile) -> tuple[str, ...]:
@@ -44,10 +51,29 @@ class Wording:
             self._namers[profile.engine] = found
         return found
 
+    def _barred_by(self, profile: Profile) -> frozenset[tuple[str, Identity]]:
+        """Sorts of devices that its engine, which takes devices by number or by UUID, could not be shown."""
+        if not profile.accelerators:
+            return frozenset()
+        found = self._barred.get(profile.engine)
+        if found is None:
+            selection = engine_of(self.catalog, profile.engine).selection
+            found = frozenset(
+                (vendor, identity)
+                for vendor, identity in self._sorts
+                if identity and (by := selection(vendor)) is not None and by.naming is _LACKING[identity]
+            )
+            self._barred[profile.engine] = found
+        return found
 
-def _need(profile: Profile, vendors: tuple[str, ...]) -> Need:
+
+_LACKING: dict[Identity, DeviceNaming] = {"slice": DeviceNaming.INDEX, "bare": DeviceNaming.UUID}
+"""How a device of that identity cannot be named."""
+
+
+def _need(profile: Profile, vendors: tuple[str, ...], barred: frozenset[tuple[str, Identity]]) -> Need:
     return Need(
-        asks=tuple(_ask(item, vendors) for item in profile.accelerators),
+        asks=tuple(_ask(item, vendors, barred) for item in profile.accelerators),
         host_mib=profile.host_memory_mib or 0,
         pool=profile.pool,
         labels=frozenset(profile.labels.items()),
@@ -57,7 +83,7 @@ def _need(profile: Profile, vendors: tuple[str, ...]) -> Need:
 
 
 @lru_cache(maxsize=4096)
-def _ask(item: Accelerators, vendors: tuple[str, ...]) -> Ask:
+def _ask(item: Accelerators, vendors: tuple[str, ...], barred: frozenset[tuple[str, Identity]]) -> Ask:
     return Ask(
         count=item.count,
         kinds=() if item.kind is None else (item.kind,),
@@ -66,6 +92,7 @@ def _ask(item: Accelerators, vendors: tuple[str, ...]) -> Ask:
         devices=frozenset(DeviceId(id_) for id_ in item.devices),
         aligned=item.aligned,
         vendors=vendors,
+        barred=barred,
     )
 
 

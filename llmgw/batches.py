@@ -6,7 +6,7 @@ Never decides: which commands are outstanding and which routers are behind is th
 from collections.abc import Sequence
 from itertools import chain
 
-from llmgw import members, table_log
+from llmgw import members, stopping, table_log
 from llmgw.calls import (
     CallOutcome,
     Delta,
@@ -66,6 +66,7 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
             replica=ReplicaId(item.subject),
             reason=_stop_reason(world, ReplicaId(item.subject)),
             force=item.kind is OutgoingKind.FORCE_STOP,
+            drain_s=stopping.drain_left_s(world, world.assignments.get(ReplicaId(item.subject))),
         )
         for item in _of(outgoing, OutgoingKind.STOP, OutgoingKind.FORCE_STOP)
     )

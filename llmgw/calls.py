@@ -96,6 +96,10 @@ class DispatchAnswer(_Value):
     owner: Owner | None = None
     text: str = ""
 
+    def is_plain(self) -> bool:
+        """Everything was accepted or is already so, and nothing else came of it."""
+        return self.outcome is CallOutcome.ANSWERED and not self.refused and not self.tasks
+
 
 class Delta(_Value):
     """The difference from the table with digest `base` to the one with `digest`."""

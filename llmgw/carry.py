@@ -122,7 +122,7 @@ def _assignments(state: State) -> dict[str, object]:
 def _routes(state: State) -> dict[str, object]:
     world = state.world
     routers = {
-        k: replace(v, draining=frozenset(), idle=frozenset(), asked=frozenset(), asked_s=None)
+        k: replace(v, idle=frozenset(), asked=frozenset(), asked_s=None)  # draining stays: a stop waits for it
         for k, v in world.routers.items()
     }
     return {

@@ -92,8 +92,8 @@ def _keep(
 ) -> list[Assignment]:
     """The best of what may stay; the others are surplus."""
     if len(good) > wanted:
-        crowd, idle = Counter(a.node for a in good), _idle(draft.world)
-        good.sort(key=lambda a: (*_keep_rank(draft, a, current, idle), crowd[a.node], len(a.replica), a.replica))
+        crowd, unused = Counter(a.node for a in good), idle(draft.world)
+        good.sort(key=lambda a: (*_keep_rank(draft, a, current, unused), crowd[a.node], len(a.replica), a.replica))
     for assignment in good[:wanted]:
         draft.take_back(assignment)
     for assignment in good[wanted:]:
@@ -102,16 +102,16 @@ def _keep(
 
 
 def _keep_rank(
-    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int], idle: frozenset[ReplicaId]
+    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int], unused: frozenset[ReplicaId]
 ) -> tuple[bool, bool, bool, int, bool]:
     """The first are kept: ready, not wished away, begun, on a better profile, in use."""
     view = draft.survey.of(assignment.node)
     begun = view is not None and assignment.replica in view.rows
     serves, wished = is_serving(draft, assignment), assignment.stop is not None
-    return not serves, wished, not begun, current[assignment.fingerprint], assignment.replica in idle
+    return not serves, wished, not begun, current[assignment.fingerprint], assignment.replica in unused
 
 
-def _idle(world: World) -> frozenset[ReplicaId]:
+def idle(world: World) -> frozenset[ReplicaId]:
     """What no live router uses, as far as routers tell it."""
     live = [facts.idle for facts in live_routers(world).values()]
     return frozenset.intersection(*live) if live else frozenset()

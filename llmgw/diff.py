@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pydantic import BaseModel
+
 from llmgw.canonical import canonical_json
-from llmgw.catalog import Catalog, plain
+from llmgw.catalog import Catalog, EngineExtension, Model, Node, Part, Policy, Pool, Profile, Router, plain
 
 _MAX_VALUE_CHARS = 80
 
@@ -50,12 +52,12 @@ def differences(old: Catalog | None, new: Catalog) -> tuple[Difference, ...]:
     after = plain(new)
     return (
         *_moved_aliases(before, after),
-        *_things("model", _models(before), _models(after)),
-        *_things("node", _by(before, "nodes", "id"), _by(after, "nodes", "id")),
-        *_things("router", _by(before, "routers", "id"), _by(after, "routers", "id")),
-        *_things("pool", _by(before, "pools", "name"), _by(after, "pools", "name")),
-        *_things("engine", before.get("engines", {}), after.get("engines", {})),
-        *_fields("policy", "", before.get("policy", {}), after.get("policy", {})),
+        *_things(Model, "model", _models(before), _models(after)),
+        *_things(Node, "node", _by(before, "nodes", "id"), _by(after, "nodes", "id")),
+        *_things(Router, "router", _by(before, "routers", "id"), _by(after, "routers", "id")),
+        *_things(Pool, "pool", _by(before, "pools", "name"), _by(after, "pools", "name")),
+        *_things(EngineExtension, "engine", before.get("engines", {}), after.get("engines", {})),
+        *_fields(Policy, "policy", "", before.get("policy", {}), after.get("policy", {})),
     )
 
 
@@ -80,18 +82,22 @@ def _bounds(replicas: Plain) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _things(kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> Iterator[Difference]:
+def _things(
+    part: type[Part], kind: str, before: Mapping[str, Plain], after: Mapping[str, Plain]
+) -> Iterator[Difference]:
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
             yield Difference(Change.ADDED, kind, name)
         elif name not in after:
             yield Difference(Change.REMOVED, kind, name)
         else:
-            yield from _fields(kind, name, before[name], after[name])
+            yield from _fields(part, kind, name, before[name], after[name])
 
 
-def _fields(kind: str, name: str, before: Plain, after: Plain, prefix: str = "") -> Iterator[Difference]:
-    """Changed fields of one thing. Mappings are gone into, and profiles by their names."""
+def _fields(
+    part: type[Part] | None, kind: str, name: str, before: Plain, after: Plain, prefix: str = ""
+) -> Iterator[Difference]:
+    """Changed fields of one thing, described by `part`. Mappings are gone into, and profiles by their names."""
     for field in sorted(before.keys() | after.keys()):
         old, new = before.get(field), after.get(field)
         path = f"{prefix}{field}"
@@ -100,16 +106,17 @@ def _fields(kind: str, name: str, before: Plain, after: Plain, prefix: str = "")
         if field == "profiles":
             yield from _profiles(name, before, after)
         elif isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _fields(kind, name, old, new, f"{path}.")
+            yield from _fields(None, kind, name, old, new, f"{path}.")
         else:
-            yield Difference(Change.CHANGED, kind, name, path, _shown(old), _shown(new))
+            default = _default(part, field)
+            yield Difference(Change.CHANGED, kind, name, path, _shown(old, default), _shown(new, default))
 
 
 def _profiles(model: str, before: Plain, after: Plain) -> Iterator[Difference]:
     old, new = _by(before, "profiles", "name"), _by(after, "profiles", "name")
     for profile in sorted(old.keys() | new.keys()):
         if profile in old and profile in new:
-            yield from _fields("model", model, old[profile], new[profile], f"profile {profile} ")
+            yield from _fields(Profile, "model", model, old[profile], new[profile], f"profile {profile} ")
         else:
             there, added = _engine(old.get(profile)), _engine(new.get(profile))
             yield Difference(Change.CHANGED, "model", model, f"profile {profile}", there, added)
@@ -132,10 +139,22 @@ def _alias_owners(raw: Plain) -> dict[str, str]:
     return {alias: model["name"] for model in raw.get("models", ()) for alias in model.get("aliases", ())}
 
 
-def _shown(value: object) -> str:
-    """A value on one line; `default` for a field that is not written (its default then holds)."""
+def _default(part: type[Part] | None, field: str) -> str:
+    """What holds where a field is not written, marked as that; `absent` where then nothing does."""
+    known = {} if part is None else {info.alias or key: info for key, info in part.model_fields.items()}
+    info = known.get(field)
+    value = None if info is None or info.is_required() else info.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel) or not (value or isinstance(value, int | float)):
+        return "absent"
+    return f"{_shown(value, '')} (default)"
+
+
+def _shown(value: object, default: str) -> str:
+    """A value on one line; `default` for a field that is not written."""
     if value is None:
-        return "default"
+        return default
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     text = value if isinstance(value, str) and value else canonical_json(value).decode()

@@ -41,6 +41,8 @@ class Draft:
     next_replica: int = 0
     wakes_s: list[float] = field(default_factory=list)
     more: bool = False
+    watched: set[ModelName] = field(default_factory=set)
+    """Models that yield their places once they are idle: routers are to tell it soon."""
     _order: list[ReplicaId] = field(default_factory=list)
 
     models: dict[ModelName, Model] = field(default_factory=dict)

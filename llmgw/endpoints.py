@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from llmgw import waking
+from llmgw import waking, yielding
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.ids import ModelName, ReplicaId
@@ -179,7 +179,7 @@ def _model_row(
         else:
             state, retry_s = ModelState.UNAVAILABLE, RETRY_LATER_S
             draft.wake(waking.rests_until_s(draft.world, model) or 0.0)
-    idle_s = waking.idle_after_s(draft.world, model, draft.now_s)
+    idle_s = yielding.watch_s(draft, model)
     held = draft.world.table.models.get(model.name)
     made = (state, aliases, retry_s, idle_s)
     if held is not None and (held.state, held.aliases, held.retry_after_s, held.idle_after_s) == made:

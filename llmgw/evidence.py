@@ -109,7 +109,8 @@ def _failed(draft: Draft, assignment: Assignment, row: ReplicaReport) -> None:
 
 
 def _how(row: ReplicaReport) -> str:
-    code = f"exit code {row.exit_code}" if row.exit_code is not None else ""
+    is_told = row.exit_code is None or "exit code" in row.reason
+    code = "" if is_told else f"exit code {row.exit_code}"
     return ", ".join(filter(None, (row.reason, code))) or "the engine ended"
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, crashes, demand, rolling
+from llmgw import attempts, crashes, demand, rolling, yielding
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_model
 from llmgw.evidence import is_proof, never_begun
@@ -102,6 +102,8 @@ class _Filling:
             alive = [*stay, *self._placed()]
         lacking = demand.assess(self.draft, self.version, alive)
         short = self._place(self.version, lacking.missing, lacking.to_place)
+        if isinstance(short, _NotFound) and lacking.urgent:
+            yielding.make_room(self.draft, self.ground, self.model, short.tried)
         if lacking.former and (former := rolling.last_good(self.draft.world, self.model)) is not None:
             self._place(former, lacking.former, lacking.former)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
@@ -250,17 +252,21 @@ def _new_id(draft: Draft, model: Model) -> ReplicaId:
     """`slug-number`: safe in paths and labels, unique for ever since the number is never used again."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.name.casefold()).strip("-")[:40].strip("-") or "model"
     while True:
-        replica = ReplicaId(f"{slug}-{_base36(draft.next_replica)}")
+        replica = ReplicaId(f"{slug}-{_numeral(draft.next_replica)}")
         draft.next_replica += 1
         if not draft.is_known(replica):
             return replica
 
 
-def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+DIGITS = "0123456789abcdefghjkmnpqrstuvwxyz"
+"""Without i, l and o, which read aloud, or in many fonts, are 1 and 0. Ids made with all 36 stay unique: as a number of
+33 digits each of them is smaller than the one it was made of, and that one is used up."""
+
+
+def _numeral(number: int) -> str:
     text = ""
     while True:
-        number, rest = divmod(number, 36)
-        text = digits[rest] + text
+        number, rest = divmod(number, len(DIGITS))
+        text = DIGITS[rest] + text
         if number == 0:
             return text

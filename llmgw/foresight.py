@@ -73,6 +73,10 @@ class ModelOutlook(View):
     steps: tuple[Step, ...] = ()
     waits: str = ""
     """Why something of it is still not done when nothing more happens by itself."""
+    waits_code: str = ""
+    """The reason's code, as in `llmgw status --json`."""
+    former_after: int = 0
+    """How many of the endpoints are then still of the version before this catalog's."""
 
 
 class Fetch(View):
@@ -271,6 +275,8 @@ def _outlook(name: ModelName, before: World, end: World, diary: _Diary, steps: S
         down_starts=max(1, round(diary.down_s[name] / START_S)) if is_down else 0,
         steps=tuple(steps),
         waits="" if waiting is None else waiting.text,
+        waits_code="" if waiting is None else waiting.code,
+        former_after=views.Scene.of(end, 0.0).former(name) if name in end.good else 0,
     )
 
 

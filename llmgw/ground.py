@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from llmgw import asking, demand
+from llmgw import asking, demand, rolling
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft, by_node
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
@@ -76,7 +76,9 @@ class Ground:
     def _build(self) -> Field:
         percent = self.catalog.policy.max_shared_percent
         sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
-        self._wording = asking.Wording(self.catalog, {slot.vendor for site in sites for slot in site.slots})
+        self._wording = asking.Wording(
+            self.catalog, {(slot.vendor, slot.identity) for site in sites for slot in site.slots}
+        )
         wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
         made = Field(sites, wanted)
@@ -113,6 +115,7 @@ class Ground:
 
     def _holding(self, assignment: Assignment, node: int, places: dict[DeviceId, tuple[int, int]]) -> Holding:
         model = self.draft.models.get(assignment.model)
+        wanted = self._wanted.get(assignment.model)
         banks = max((bank for bank, _ in places.values()), default=-1) + 1
         whole, shares = [0] * banks, []
         for claim in assignment.claims:
@@ -131,7 +134,15 @@ class Ground:
             shares=tuple(sorted(shares)),
             host_mib=assignment.host_memory_mib,
             units=float(len(assignment.claims)),
+            leaves=wanted is not None and wanted.count > 0 and self._is_replaced(assignment),
         )
+
+    def _is_replaced(self, assignment: Assignment) -> bool:
+        """Whether a newer replica of its model is to take over from it."""
+        model = self.draft.models.get(assignment.model)
+        if model is None or assignment.unreadable:
+            return False
+        return demand.why_moves(self.draft, assignment, rolling.version(self.draft, model).prints) is not None
 
     def _plan(self, made: Field) -> None:
         found = plan(made, list(self._wanted.values()), limit=MAX_PLANNED)
@@ -240,6 +251,21 @@ class Ground:
         if books.full(model.name) >> node & 1 and (held is None or held.model != model.name):
             return False
         return seeker.would_fit(node, [] if held is None else [held])
+
+    def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
+        """Whether the node that all of `gone` are on could take the profile once they are gone."""
+        yard, nodes = self.all.yard, {assignment.node for assignment in gone}
+        node = yard.index.get(nodes.pop()) if len(nodes) == 1 else None
+        if node is None:
+            return False
+        held = [yard.holdings[node][a.replica] for a in gone if a.replica in yard.holdings[node]]
+        request = asking.request_of(self._wording, model, [profile], never=self.crashing)
+        books, seeker = self.all.books({model.name: request}), self.all.seeker(request.needs[0])
+        ok = seeker.base & ~books.full(model.name) & ~self.all.nodes(request.never)
+        if books.apart(request) >> node & 1:
+            left = [h for h in yard.holdings[node].values() if h not in held]
+            ok &= 0 if books.mates(request, left) else -1
+        return bool(ok >> node & 1) and len(held) == len(gone) and seeker.would_fit(node, held)
 
 
 def _places(made: Field, node: int) -> dict[DeviceId, tuple[int, int]]:

@@ -7,7 +7,7 @@ changes anything but the catalog, what is held, the wishes and the inbox.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import accepted, members
+from llmgw import accepted, members, waking
 from llmgw.catalog import Catalog, catalog_digest
 from llmgw.catalog_input import NotACatalogError, sent_catalog
 from llmgw.diff import differences
@@ -117,7 +117,7 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
         held = _held(world.held, digest, item, text)
         verdict = _verdict(world, item, Judgement.HELD, text, digest=digest, warnings=warnings, changes=changes)
         return replace(world, held=held), verdict
-    after = _in_force(world, new, digest)
+    after = _in_force(world, new, digest, item.at_s)
     text = f"generation {after.generation} is in force"
     return after, _verdict(
         after,
@@ -134,9 +134,10 @@ def _held(before: HeldCatalog | None, digest: str, item: Input, text: str) -> He
     return HeldCatalog(digest, item.raw, since_s, cut(text))
 
 
-def _in_force(world: World, new: Catalog, digest: str) -> World:
+def _in_force(world: World, new: Catalog, digest: str, at_s: float) -> World:
     """`new` in force. A declared node that is dropped while it holds anything leaves; it is not forgotten."""
     before = members.declared_nodes(world)
+    world = replace(world, wishes=waking.kept_awake(world, new, at_s))
     world = replace(world, catalog=new, digest=digest, generation=world.generation + 1, held=None)
     declared = members.declared_nodes(world)
     for id_ in sorted(before.keys() - declared.keys() - world.wishes.added_nodes.keys()):

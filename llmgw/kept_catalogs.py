@@ -1,4 +1,5 @@
-"""The last catalogs that were in force, compressed, so that one of them can be shown, compared and put in force again.
+"""The last ten different catalogs that were in force, compressed: to be shown, compared and put in force again. One
+that came again is kept under its newest generation alone.
 
 Bounded in number and in bytes: the oldest go first, and which ones went is said. Runs in workflow code, so it only
 keeps and drops; nothing is ever decided on it.
@@ -50,9 +51,10 @@ class KeptCatalogs:
 
 
 def keep(kept: KeptCatalogs, raw: object, generation: int, digest: str, at_s: float | None) -> KeptCatalogs:
-    """With one more catalog, and the oldest dropped until all fit."""
+    """With one more catalog, an earlier equal one dropped, and the oldest dropped until all fit."""
     new = KeptCatalog(generation, digest, at_s, zlib.compress(_as_sent(raw), 9))
-    catalogs, dropped = [*kept.catalogs, new][-MOST:], kept.dropped
+    others = [item for item in kept.catalogs if item.digest != digest]
+    catalogs, dropped = [*others, new][-MOST:], kept.dropped
     while catalogs and sum(len(item.packed) for item in catalogs) > MAX_BYTES:
         dropped = catalogs.pop(0).generation
     return KeptCatalogs(tuple(catalogs), dropped)

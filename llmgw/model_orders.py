@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt
 from llmgw import members, rolling, wire
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.order import Limit, Name, Order, Problems, same_end, with_item, without
-from llmgw.sentences import unknown
+from llmgw.sentences import counted, unknown
 from llmgw.world import Scale, Wishes, World
 
 
@@ -70,7 +70,8 @@ class ScaleModel(_ModelOrder):
             if not low <= self.replicas <= high:
                 bounds = f"exactly {low}" if low == high else f"{low} to {high}"
                 problems.append(
-                    f"{self.replicas} replicas of {model.name} are outside its bounds ({bounds}): "
+                    f"{counted(self.replicas, 'replica')} of {model.name} {'is' if self.replicas == 1 else 'are'} "
+                    f"outside its bounds ({bounds}): "
                     "widen `replicas` in the catalog first"
                 )
         return tuple(problems)

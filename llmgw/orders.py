@@ -24,7 +24,8 @@ from llmgw.node_orders import (
     Uncordon,
 )
 from llmgw.order import Order, Problems
-from llmgw.sentences import cut, json_kind, unknown
+from llmgw.problems import plain_words
+from llmgw.sentences import counted, cut, json_kind, unknown
 
 ORDERS: Mapping[str, type[Order]] = {
     order.name: order
@@ -81,7 +82,7 @@ def _named(kind: type[Order], args: Sequence[object]) -> Mapping[str, object] | 
     names = list(kind.model_fields)
     if len(values) <= len(names):
         return dict(zip(names, values, strict=False))
-    takes = "no values" if not names else f"at most {len(names)} values ({', '.join(names)})"
+    takes = "no values" if not names else f"at most {counted(len(names), 'value')} ({', '.join(names)})"
     return f"{kind.name} takes {takes}, got {len(values)}. {_example(kind)}"
 
 
@@ -92,7 +93,7 @@ def _sentence(kind: type[Order], detail: ErrorDetails) -> str:
     if detail["type"] == "missing":
         return f"`{cut(where, 80)}` is missing"
     got = f", not {json_kind(detail['input'])}" if detail["type"].endswith("_type") else ""
-    return cut(f"`{cut(where, 80)}`: {detail['msg'].removeprefix('Value error, ')}{got}")
+    return cut(f"`{cut(where, 80)}`: {plain_words(detail['msg'])}{got}")
 
 
 def _example(kind: type[Order]) -> str:

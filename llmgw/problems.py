@@ -123,3 +123,41 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if not names:
         return "none is known here"
     return "known: " + ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+
+
+# --- a checker's own words -----------------------------------------------------------------------------------------
+
+
+def plain_words(message: str) -> str:
+    """What pydantic says of a value, without its own words: what is wrong, as a person would say it."""
+    text = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    for pattern, words in _PLAIN:
+        if pattern.match(text) is not None:
+            return pattern.sub(words, text)
+    return text
+
+
+_PLAIN = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"Input should be a valid integer.*", "it must be a whole number, such as 2"),
+        (r"Input should be a valid number.*", "it must be a number, such as 1.5"),
+        (r"Input should be a finite number.*", "it must be a finite number"),
+        (r"Input should be a valid boolean.*", "it must be true or false"),
+        (r"Input should be a valid string.*", "it must be text"),
+        (r"Input should be a valid (?:list|tuple|set|frozenset).*", "it must be a list"),
+        (r"Input should be (?:a valid (?:dictionary|mapping)|an object).*", "it must be a mapping"),
+        (r"Input should be greater than or equal to (\S+).*", r"it must be at least \1"),
+        (r"Input should be less than or equal to (\S+).*", r"it must be at most \1"),
+        (r"Input should be greater than (\S+).*", r"it must be above \1"),
+        (r"Input should be less than (\S+).*", r"it must be below \1"),
+        (r"Input should be (.*)", r"it must be \1"),
+        (r"(?:String|Value) should have at least (\d+) .*", r"it must have at least \1 characters"),
+        (r"(?:String|Value) should have at most (\d+) .*", r"it must have at most \1 characters"),
+        (r"(?:List|Tuple) should have at least 1 .*", "it must have at least 1 item"),
+        (r"(?:List|Tuple) should have at least (\d+) .*", r"it must have at least \1 items"),
+        (r"String should match pattern.*", "it has characters that are not allowed there"),
+        (r"Field required", "it is missing"),
+        (r"Extra inputs are not permitted", "there is no such field"),
+    )
+)

@@ -181,8 +181,12 @@ def published(world: World, call: PublishCall, answer: PublishAnswer, now_s: flo
     routers = dict(world.routers)
     facts = replace(routers.get(call.router, RouterFacts()), asked_s=None)
     if answer.outcome is CallOutcome.ANSWERED:
-        if not facts.began_anew:  # what a new instance said of itself is newer than this answer
-            draining = frozenset(answer.draining)
+        draining = frozenset(answer.draining)
+        if facts.began_anew:
+            # Another instance was heard meanwhile, and nobody knows which of them has answered: what it holds is what
+            # it says itself, and a request in flight at either counts.
+            facts = replace(facts, draining=facts.draining | draining)
+        else:
             facts = replace(facts, held_digest=answer.digest, held_seq=call.token.seq, draining=draining)
         routers[call.router] = replace(
             facts,

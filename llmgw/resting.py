@@ -9,7 +9,7 @@ memory rests an hour by the agent's own clock, so forgetting is always safe. Nev
 from collections import defaultdict
 from dataclasses import replace
 
-from llmgw import members
+from llmgw import members, stopping
 from llmgw.draft import Draft
 from llmgw.ids import NodeId
 from llmgw.nodes import NodeView
@@ -45,10 +45,11 @@ def rest(draft: Draft, revision: int) -> None:
 
 
 def _oldest_ack(draft: Draft) -> int | None:
-    """The revision that every router that carries traffic has acknowledged; None without any."""
+    """The revision that every router that carries traffic has acknowledged and still holds; None without any."""
     routers = members.routers(draft.world).items()
     carrying = [id_ for id_, router in routers if kind_of(router.kind).carries_traffic]
-    return min((draft.world.routers.get(id_, RouterFacts()).acked_revision for id_ in carrying), default=None)
+    told = (stopping.told_revision(draft.world.routers.get(id_, RouterFacts())) for id_ in carrying)
+    return min(told, default=None)
 
 
 def _weighed(port: RestingPort, oldest_ack: int | None) -> RestingPort:

@@ -30,8 +30,13 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     if not names:
         return f"{sentence}: none is known yet"
     if close := get_close_matches(given[:80], names, n=3, cutoff=0.6):
-        return f"{sentence}: did you mean {' or '.join(close)}?"
+        return f"{sentence}: did you mean {one_of(close)}?"
     return f"{sentence}: known are {names_shown(names)}"
+
+
+def one_of(names: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def names_shown(names: Sequence[str]) -> str:
@@ -43,6 +48,11 @@ def names_shown(names: Sequence[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 replica`, `3 replicas`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def are(count: int, noun: str) -> str:
+    """`1 replica is`, `3 replicas are`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
 
 
 def lasting(seconds: float) -> str:

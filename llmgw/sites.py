@@ -1,16 +1,20 @@
 """From reports to sites: what a node has to offer in this pass, and why it does not."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from llmgw.catalog import DEFAULT_POOL
 from llmgw.ids import DeviceId
 from llmgw.nodes import NodeState, NodeView
-from llmgw.placing.need import Site, Slot
+from llmgw.placing.need import Identity, Site, Slot
 from llmgw.wire import Device, DeviceHealth, Inventory
 
 FOREIGN_LIMIT_MIB = 512
-"""Memory that foreign processes may hold on a device we call free (a display, a driver's baseline)."""
+"""Memory that foreign processes may hold on a device we call free (a display)."""
+ORDINARY_MIB = 1024
+"""Memory that driver and firmware may keep of a device that is still as large as it is said to be."""
+VENDORS_WITH_UUIDS = ("nvidia", "amd")
 
 _STATE_WORDS = {
     NodeState.UNKNOWN: "not heard yet",
@@ -64,11 +68,12 @@ def _slots(view: NodeView, strays: Collection[DeviceId], shared_percent: int) ->
     inventory = view.seen.inventory
     quarantined = view.seen.quarantined
     key = (id(inventory), shared_percent)
-    kept = _KEPT.get(key)
-    if kept is not None and kept[0] is inventory:
-        slots = kept[1]
+    known = _KEPT.get(key)
+    if known is not None and known[0] is inventory:
+        slots = known[1]
     else:
-        slots = tuple(_slot(device, shared_percent) for device in in_order(inventory.devices))
+        kept = _kept_of(inventory.devices)
+        slots = tuple(_slot(device, kept(device), shared_percent) for device in in_order(inventory.devices))
         _KEPT[key] = (inventory, slots)
         while len(_KEPT) > _MAX_KEPT:
             _KEPT.popitem(last=False)
@@ -81,15 +86,39 @@ def in_order(devices: Sequence[Device]) -> list[Device]:
     return sorted(devices, key=lambda d: (d.index, d.id))
 
 
-def _slot(device: Device, shared_percent: int) -> Slot:
-    share = None if device.memory_mib is None else device.memory_mib * shared_percent // 100
-    slot = Slot(device.id, device.kind, device.memory_mib, share, device.vendor)
+def _slot(device: Device, kept_mib: int, shared_percent: int) -> Slot:
+    """`kept_mib`: what driver and firmware keep of it. Claims share what is left; of who asks for a whole device that
+    is a part only where it is more than any driver's ordinary share."""
+    memory = device.memory_mib
+    share = None if memory is None else max(0, memory - kept_mib) * shared_percent // 100
+    if memory is not None and kept_mib > ORDINARY_MIB:
+        memory = max(0, memory - kept_mib)
+    slot = Slot(device.id, device.kind, memory, share, device.vendor, kept_mib=kept_mib, identity=_identity(device))
     if device.health is not DeviceHealth.OK:
         return _without(slot, 0, "out of order or quarantined")
     if device.foreign_mib > FOREIGN_LIMIT_MIB:
         who = ", ".join(sorted(device.foreign_processes)[:3]) or "foreign processes"
         return _without(slot, max(0, (share or 0) - device.foreign_mib), f"used by {who}")
     return slot
+
+
+def _kept_of(devices: Sequence[Device]) -> Callable[[Device], int]:
+    """What driver and firmware keep of a device: of those alike as much as of any, so that small differences do not
+    make them different; what is out of the ordinary counts for itself."""
+    ordinary: dict[tuple[str, int | None], int] = {}
+    for device in devices:
+        if device.baseline_mib <= ORDINARY_MIB:
+            alike = device.kind, device.memory_mib
+            ordinary[alike] = max(ordinary.get(alike, 0), device.baseline_mib)
+    return lambda device: max(device.baseline_mib, ordinary.get((device.kind, device.memory_mib), 0))
+
+
+def _identity(device: Device) -> Identity:
+    """What a driver knows it by, as the agent will ask when it starts an engine."""
+    if device.id.startswith("MIG-"):
+        return "slice"
+    has_uuid = device.id.startswith("GPU-") and "@" not in device.id
+    return "bare" if device.vendor in VENDORS_WITH_UUIDS and not has_uuid else ""
 
 
 def _held(slot: Slot, quarantined: Collection[DeviceId], strays: Collection[DeviceId]) -> Slot:
@@ -101,4 +130,4 @@ def _held(slot: Slot, quarantined: Collection[DeviceId], strays: Collection[Devi
 
 
 def _without(slot: Slot, left_mib: int, trouble: str) -> Slot:
-    return Slot(slot.id, slot.kind, slot.memory_mib, slot.share_mib, slot.vendor, left_mib, trouble)
+    return replace(slot, left_mib=left_mib, trouble=trouble)

@@ -29,6 +29,12 @@ def _is_silent(world: World, router: RouterId) -> bool:
     return silence is not None and silence.level is not SilenceLevel.HEARD
 
 
+def told_revision(facts: RouterFacts) -> int:
+    """The revision that a router is known to serve; -1 where it says that it holds something else than it acknowledged:
+    one that came back with an older table may pick again what that names."""
+    return facts.acked_revision if facts.held_digest == facts.acked_digest else -1
+
+
 def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> None:
     """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
     routers = live_routers(draft.world)
@@ -73,7 +79,7 @@ def _why_not_yet(
         text = f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
         return text, stop.since_s + grace_s
     until_s = stop.since_s + limit_s + UNACKNOWLEDGED_LIMIT_S
-    behind = sorted(id_ for id_, facts in routers.items() if facts.acked_revision < stop.withdrawn_at)
+    behind = sorted(id_ for id_, facts in routers.items() if told_revision(facts) < stop.withdrawn_at)
     if behind and now_s < until_s and _was_ready(draft, assignment):
         return f"waits until {', '.join(behind)} has taken it out of its table", until_s
     until_s = stop.since_s + limit_s
@@ -98,6 +104,16 @@ def drain_limit_s(world: World, assignment: Assignment) -> float:
     profiles = () if model is None else model.profiles
     own = next((p.drain_limit_s for p in profiles if p.name == assignment.profile), None)
     return world.catalog.policy.drain_limit_s if own is None else own
+
+
+def drain_left_s(world: World, assignment: Assignment | None) -> float:
+    """What is left of the drain limit when the stop was commanded: so long its engine may go on with requests that no
+    router knows of. Nothing is left for what failed, or what another one has replaced."""
+    stop = None if assignment is None else assignment.stop
+    if assignment is None or stop is None or stop.cause in (StopCause.FAILED, StopCause.REPLACED):
+        return 0.0
+    waited_s = 0.0 if stop.commanded_s is None else stop.commanded_s - stop.since_s
+    return max(0.0, drain_limit_s(world, assignment) - waited_s)
 
 
 def _grace_s(world: World, stop: StopIntent) -> float:
@@ -127,5 +143,6 @@ def force_after_s(draft: Draft, assignment: Assignment) -> float:
     """How long a commanded stop may take before it is repeated with force."""
     spec = draft.specs.get(assignment.spec)
     if spec is None:
-        return 180.0
-    return 3 * (spec.stop.term_limit_s + spec.stop.second_term_limit_s + spec.stop.kill_limit_s) + 30.0
+        return drain_left_s(draft.world, assignment) + 180.0
+    limits_s = spec.stop.term_limit_s + spec.stop.second_term_limit_s + spec.stop.kill_limit_s
+    return drain_left_s(draft.world, assignment) + 3 * limits_s + 30.0

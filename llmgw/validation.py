@@ -78,7 +78,7 @@ def _shaped(raw: object) -> tuple[Catalog | None, list[Finding]]:
     try:
         return Catalog.model_validate(raw), []
     except ValidationError as error:
-        return None, list(structure.findings(error))
+        return None, list(structure.findings(error, raw))
 
 
 # --- model by model ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ and nothing they derive is ever stored. Ages and durations are seconds; no page 
 
 from llmgw.showing.catalogs import CatalogPart, CatalogVersionRow, HistoryPage, catalog_part, history
 from llmgw.showing.details import fleet_table
-from llmgw.showing.explain import Explanation, explain
+from llmgw.showing.explain import Explanation, LastFailure, explain
 from llmgw.showing.fleet_rows import (
     DeviceRow,
     ModelRow,
@@ -23,7 +23,7 @@ from llmgw.showing.fleet_rows import (
 from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, WeightsRow, events, weights
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
-from llmgw.showing.status import DeviceState, RouterRow, RunRow, Status, status
+from llmgw.showing.status import DeviceState, DrainRow, RouterRow, RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
 
 __all__ = [
@@ -31,10 +31,12 @@ __all__ = [
     "CatalogVersionRow",
     "DeviceRow",
     "DeviceState",
+    "DrainRow",
     "EndpointsPage",
     "EventsPage",
     "Explanation",
     "HistoryPage",
+    "LastFailure",
     "ModelRow",
     "ModelsPage",
     "NodeRow",

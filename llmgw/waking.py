@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from llmgw import attempts, demand, stopping
-from llmgw.catalog import Model
+from llmgw.catalog import Catalog, Model
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.launches import fingerprints
-from llmgw.world import Failure, World
+from llmgw.world import Failure, Wishes, World
 
 REST_S = 300.0
 """After its last attempt a model cannot be woken by clients for so long."""
@@ -40,6 +40,24 @@ def settle(draft: Draft) -> None:
             draft.event(f"model/{name}", f"was not used for {draft.models[name].idle_timeout_s:g} s and goes to sleep")
     if wakes != world.wishes.wakes:
         draft.world = replace(world, wishes=replace(world.wishes, wakes=wakes))
+
+
+def kept_awake(world: World, new: Catalog, at_s: float) -> Wishes:
+    """The wishes when `new` comes into force: a model that runs and may sleep from now on is as if woken, so that it
+    is seen idle for its idle time before it stops."""
+    before = {} if world.catalog is None else {m.name: m for m in world.catalog.models}
+    running = {a.model for a in world.assignments.values() if a.stop is None}
+    wakes = {
+        model.name: at_s
+        for model in new.models
+        if model.idle_timeout_s is not None
+        and model.replicas.min == 0 < model.replicas.max
+        and model.name in running
+        and (old := before.get(model.name)) is not None
+        and old.replicas.min > 0
+        and not _is_pinned(world, model, at_s)
+    }
+    return replace(world.wishes, wakes={**wakes, **world.wishes.wakes}) if wakes else world.wishes
 
 
 def may_wake(world: World, model: Model, now_s: float) -> bool:
@@ -111,4 +129,6 @@ def _idle_models(draft: Draft, wakes: Mapping[ModelName, float]) -> list[ModelNa
 
 
 def _sleeps(draft: Draft, model: Model) -> bool:
-    return idle_after_s(draft.world, model, draft.now_s) is not None
+    """Routers that were asked to call it idle sooner have not told that its idle time is over."""
+    idle_s, held = idle_after_s(draft.world, model, draft.now_s), draft.world.table.models.get(model.name)
+    return idle_s is not None and (held is None or held.idle_after_s is None or held.idle_after_s >= idle_s)

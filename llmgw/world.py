@@ -220,7 +220,7 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
     """What a router acknowledged, what it was last seen to hold and what it says of its use. Carried but for what is
-    brought again by the first observation: `draining`, `idle`, `asked`."""
+    brought again by the first observation: `idle`, `asked`."""
 
     acked_revision: int = -1
     acked_seq: int = -1
@@ -229,6 +229,8 @@ class RouterFacts:
     """What it says it holds, from its state or its answers; differs from `acked_digest` after a restart."""
     held_seq: int = -1
     draining: frozenset[ReplicaId] = frozenset()
+    """Withdrawn replicas with requests in flight there. Carried: a run decides before it has observed anything, and
+    must not take for idle what it has only forgotten."""
     confirmed_s: float | None = None
     asked_s: float | None = None
     """When the table left whose answer is not known yet. Not carried: the lane ends with the run."""

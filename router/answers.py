@@ -1,7 +1,7 @@
 """The answers a router gives by itself to clients, in OpenAI's error shape. What an engine answers is never touched."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -40,6 +40,8 @@ class Answer:
     param: str | None = None
     retry_after_s: int | None = None
     state: ModelState | None = None
+    ends: bool = False
+    """Nothing more can be read on this connection."""
 
     def response(self) -> web.Response:
         error: dict[str, str | None] = {
@@ -66,12 +68,22 @@ def unknown_model(name: str, known: Collection[str]) -> Answer:
     return Answer(Miss.UNKNOWN_MODEL, 404, message, "model_not_found", param="model")
 
 
+_NOT_READY: Mapping[ModelState, tuple[str, str]] = {
+    ModelState.ASLEEP: ("model_asleep", "sleeps; this request has asked for it to be woken"),
+    ModelState.STARTING: ("model_starting", "is starting and has no ready replica yet"),
+    ModelState.UNAVAILABLE: ("model_unavailable", "has no replica, and none is on its way"),
+    ModelState.READY: ("model_not_ready", "has no endpoint in this router's table at this moment"),
+}
+"""State of a known model without an endpoint -> the error's code, and what is said of the model."""
+
+_IN_VAIN = {Miss.WAITED: ", and did not become ready in time", Miss.CROWDED: ", and many requests wait for it already"}
+
+
 def not_ready(name: str, state: ModelState, retry_after_s: int, miss: Miss = Miss.NOT_READY) -> Answer:
     """`miss` also tells whether it was waited for in vain, or there were too many who wait."""
-    why = {Miss.WAITED: ", and did not become ready in time", Miss.CROWDED: ", and many requests wait for it already"}
-    message = f"the model {name!r} has no ready replica (state: {state.value}){why.get(miss, '')}"
-    message += f"; try again in {retry_after_s} s"
-    return Answer(miss, 503, message, "model_not_ready", "service_unavailable", "model", retry_after_s, state)
+    code, why = _NOT_READY[state]
+    message = f"the model {name!r} {why}{_IN_VAIN.get(miss, '')}; try again in {retry_after_s} s"
+    return Answer(miss, 503, message, code, "service_unavailable", "model", retry_after_s, state)
 
 
 def unreachable(name: str) -> Answer:
@@ -88,6 +100,21 @@ def bad_body(message: str, known: Collection[str] | None = None) -> Answer:
     """`known`: the names to choose from, where the body lacks one."""
     told = message if known is None else f"{message}; {_listed(known)}"
     return Answer(Miss.BAD_REQUEST, 400, told, "invalid_body", param=None if known is None else "model")
+
+
+def unreadable() -> Answer:
+    message = "the request body is not encoded as its Content-Encoding or Transfer-Encoding says"
+    return Answer(Miss.BAD_REQUEST, 400, message, "unreadable_body", ends=True)
+
+
+async def last(request: web.Request, response: web.Response) -> web.Response:
+    """Send an answer and end the connection: after a body that was not understood nobody knows where the next request
+    begins. It has been sent when this returns."""
+    response.force_close()
+    await response.prepare(request)
+    await response.write_eof()
+    request.protocol.force_close()
+    return response
 
 
 def too_large(limit_bytes: int) -> Answer:

@@ -32,6 +32,8 @@ class Asks:
         self._began: dict[ModelName, float] = {}
         self._took_s: dict[ModelName, float] = {}
         self._waiting: dict[ModelName, dict[asyncio.Future[None], str]] = {}
+        self._stale: dict[asyncio.Future[None], Route] = {}
+        """Requests whose endpoints, by the route they know, take no connections."""
         self._elsewhere: dict[int, Mapping[ModelName, tuple[int, float]]] = {}
 
     def note(self, route: Route) -> None:
@@ -47,6 +49,11 @@ class Asks:
     def waiting(self) -> Mapping[ModelName, int]:
         """How many requests are held, by model."""
         return {name: len(waiters) for name, waiters in self._waiting.items()}
+
+    @property
+    def behind(self) -> int:
+        """How many requests wait for a table that is newer than the death of their endpoints."""
+        return len(self._stale)
 
     def wanted(self) -> dict[ModelName, tuple[int, float]]:
         """Model -> how many requests wait, and when it was last wanted; in every process of this router."""
@@ -86,6 +93,22 @@ class Asks:
                 del self._waiting[model]
         return True
 
+    async def until_changed(self, route: Route, limit: int, until: float) -> bool:
+        """Hold a request none of whose endpoints takes connections: the control plane withdraws what died, and what
+        the next table says of the name is newer than what the request knows. False: `limit` such requests wait for
+        the model already, or it is `until`."""
+        if sum(other.models[0] == route.models[0] for other in self._stale.values()) >= limit:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stale[future] = route
+        try:
+            await asyncio.wait_for(future, max(0.0, until - self._clock()))
+        except TimeoutError:
+            return False
+        finally:
+            del self._stale[future]
+        return True
+
     def expected_s(self, route: Route) -> int:
         """When to ask again: what the last waking took, less what has passed of this one; else the table's word."""
         model = route.models[0]
@@ -105,6 +128,9 @@ class Asks:
             for future, name in list(waiters.items()):
                 if not future.done() and not is_waking(routing.routes.get(name)):
                     future.set_result(None)
+        for future, known in list(self._stale.items()):
+            if not future.done() and routing.routes.get(known.name) is not known:
+                future.set_result(None)
 
     def forget(self) -> None:
         """Let go of asks that nobody has repeated and nobody waits for; that is news."""

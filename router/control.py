@@ -7,6 +7,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from llmgw.wire import ErrorCode, ErrorReply, RouterTable, TablePatch
+from router import answers
 from router.check import told
 from router.settings import MIB
 from router.tables import Offer, Refused, Tables
@@ -26,7 +27,10 @@ class Control:
         return await self._offer(request, TablePatch)
 
     async def _offer(self, request: web.Request, kind: type[RouterTable] | type[TablePatch]) -> web.Response:
-        body = await request.clone(client_max_size=MAX_TABLE_BYTES).read()
+        try:
+            body = await request.clone(client_max_size=MAX_TABLE_BYTES).read()
+        except web.RequestPayloadError:
+            return await answers.last(request, unreadable())
         offer = await asyncio.to_thread(_parsed, kind, body)
         if isinstance(offer, Refused):
             return _told(offer)
@@ -44,6 +48,11 @@ class Control:
 def unauthorized() -> web.Response:
     message = "send one of this router's control tokens as a bearer token in the Authorization header"
     return _document(401, ErrorReply(code=ErrorCode.UNAUTHORIZED, message=message))
+
+
+def unreadable() -> web.Response:
+    message = "the body is not encoded as its headers say"
+    return _document(400, ErrorReply(code=ErrorCode.INVALID, message=message))
 
 
 def _parsed(kind: type[RouterTable] | type[TablePatch], body: bytes) -> Offer | Refused:

@@ -8,6 +8,7 @@ that crashes engines must not walk through a fleet. The answer decides nothing e
 
 import asyncio
 import io
+import json
 import os
 import socket
 import struct
@@ -35,7 +36,7 @@ from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
 from router.headers import REQUEST_ID, to_client, to_endpoint
-from router.routing import Candidate, Route
+from router.routing import Candidate, Route, listed
 from router.traffic import ModelCounts, Traffic
 from router.uses import Use
 
@@ -44,6 +45,10 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
 RETRY_WINDOW_S = 10.0
 """No new attempt begins later than this after the first."""
+
+STALE_S = 2.0
+"""How long a request that no endpoint could be connected for waits for another table: an engine that died is withdrawn
+within a second where the control plane is there."""
 
 REQUEST_ID_CHARS = 128
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -86,6 +91,11 @@ class _Tries:
             self.spare = None
             taken = route.take(now, self.tried)
         return taken
+
+    def forget_unreached(self) -> None:
+        """The table is another: whoever could not be reached may be another, too. What broke stays counted."""
+        self.tried.clear()
+        self.last = None
 
     def may_go_on(self, failed: _Unreached | _Broken, use: Use, now: float) -> bool:
         """Note a failed attempt; whether there may be another."""
@@ -142,9 +152,10 @@ class Proxy:
         call = Call(self._traffic.clock, request.path, request_id)
         try:
             outcome = await self._answer(request, call)
-            if isinstance(outcome, Answer):
-                return self._missed(call, outcome)
-            return outcome
+            if not isinstance(outcome, Answer):
+                return outcome
+            response = self._missed(call, outcome)
+            return await answers.last(request, response) if outcome.ends else response
         finally:
             if self._log:
                 call.log()
@@ -157,6 +168,20 @@ class Proxy:
         if not routing.fleets:
             return answers.no_table().response()
         return web.Response(body=routing.listing, content_type="application/json")
+
+    async def show_model(self, request: web.Request) -> web.Response:
+        """`GET /v1/models/NAME`: one name of that list, which may hold slashes. Asking is not use."""
+        if not self._gate.admit(request.headers.get("Authorization")):
+            return answers.unauthorized().response()
+        routing, name = self._traffic.routing, request.match_info["name"]
+        if not routing.fleets:
+            return answers.no_table().response()
+        route = routing.routes.get(name)
+        if route is None:
+            self._traffic.misses[Miss.UNKNOWN_MODEL] += 1
+            return answers.unknown_model(name, routing.routes).response()
+        body = json.dumps(listed(routing.models, route), ensure_ascii=False).encode()
+        return web.Response(body=body, content_type="application/json")
 
     async def unknown_path(self, _: web.Request) -> web.Response:
         """Anything else: told in the shape that clients of these APIs can read."""
@@ -172,6 +197,8 @@ class Proxy:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return answers.too_large(self._max_body_bytes)
+        except web.RequestPayloadError:
+            return answers.unreadable()
         model = find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
@@ -207,10 +234,14 @@ class Proxy:
                 return _gave_up(name, outcome)
 
     async def _none_left(self, route: Route, tries: _Tries, came_at: float) -> Answer | None:
-        """What to tell a client for whom there is no endpoint; None: its model has woken, it may pick again."""
-        if tries.last is not None:
-            return _gave_up(route.name, tries.last)
+        """What to tell a client for whom there is no endpoint; None: the table is a new one, it may pick again."""
         asks = self._traffic.asks
+        if tries.last is not None:
+            until = min(self._traffic.clock() + STALE_S, came_at + self._hold.limit_s)
+            if isinstance(tries.last, _Unreached) and await asks.until_changed(route, self._hold.requests, until):
+                tries.forget_unreached()
+                return None
+            return _gave_up(route.name, tries.last)
         asks.note(route)
         miss = Miss.NOT_READY
         if is_waking(route) and self._hold.limit_s > 0:

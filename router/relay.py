@@ -4,6 +4,8 @@ import contextlib
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
+from router import answers
+from router.control import unreadable
 from router.headers import to_client, to_endpoint
 
 NOT_THERE = "the keeper of this router does not answer\n"
@@ -33,4 +35,6 @@ class Relay:
                     await response.write_eof()
                 return response
         except ClientError:
+            if request.content.exception() is not None:  # it is the reader's body that failed
+                return await answers.last(request, unreadable())
             return web.Response(status=503, text=NOT_THERE, headers={"Retry-After": "1"})

@@ -56,6 +56,8 @@ class SimFleet:
     """Targets that do what they are told and whose answers are lost."""
     double: set[str] = field(default_factory=set)
     """Targets that get every packet a second time, late."""
+    blind: bool = False
+    """A run has begun and nothing was seen in it yet: its first plan comes before its first observation."""
     paused_s: float | None = None
     """Since when the plane is frozen: packets go on, it sees and decides nothing."""
     log: tuple[Step, ...] = ()
@@ -109,7 +111,8 @@ class SimFleet:
         if self.paused_s is not None:
             return
         for _ in range(MAX_PASSES):
-            news = self._observe()
+            news = self.blind or self._observe()
+            self.blind = False
             plan = decide(self.world, self.now_s)
             self.wake_s = plan.wake_at_s
             if self.ended or (plan == Plan(wake_at_s=plan.wake_at_s, phase=plan.phase) and not news):
@@ -215,7 +218,7 @@ class SimFleet:
     def _begin(self, world: World) -> None:
         """A new run: what was told before is told again."""
         self.world, self.lanes, self.log = world, {}, ()
-        self.told, self.levels = {}, {}
+        self.told, self.levels, self.blind = {}, {}, True
 
     # --- seeing ---
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from activities.settings import peer_context, read_bearer
+from llmgw.problems import plain_words
 from workers.settings import WorkerSettings, lacking
 from workflows.client import Connection
 
@@ -172,7 +173,7 @@ def _sentences(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
 def _what(detail: ErrorDetails) -> str:
     if detail["type"] == "string_pattern_mismatch":
         return f"{detail['input']!r} is no name: use 1 to 63 letters, digits, dots, dashes and underscores"
-    return f"{detail['input']!r}: {detail['msg']}"
+    return f"{detail['input']!r}: {plain_words(detail['msg'])}"
 
 
 def _flag(field: str) -> str:

@@ -14,9 +14,15 @@ from pydantic import BaseModel
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
@@ -29,6 +35,7 @@ __all__ = ["Connection", "Fleet", "Past", "Run", "UnreachableError", "connect"]
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_LIMIT = timedelta(seconds=10)
 ANSWER_LIMIT = timedelta(seconds=30)
+ASK_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +204,20 @@ class Fleet:
         """TimeoutError without an answer: the SDK would ask again for ever, past the limit of each call."""
         try:
             async with asyncio.timeout(ANSWER_LIMIT.total_seconds()):
-                verdict: Verdict = await self.handle.execute_update(
-                    name, args=args, result_type=Verdict, rpc_timeout=ANSWER_LIMIT
-                )
+                while (verdict := await self._verdict(name, args)) is None:  # noqa: ASYNC110 - asked from outside
+                    await asyncio.sleep(ASK_AGAIN_S)
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # what the SDK makes of the limit above
             raise TimeoutError from error
+        return verdict
+
+    async def _verdict(self, name: str, args: Sequence[object]) -> Verdict | None:
+        """None where the workflow is about to go on in a new run, and wants to be asked again."""
+        try:
+            verdict: Verdict = await self.handle.execute_update(
+                name, args=args, result_type=Verdict, rpc_timeout=ANSWER_LIMIT
+            )
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == names.ASK_AGAIN:
+                return None
+            raise
         return verdict

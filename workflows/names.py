@@ -9,6 +9,9 @@ PLAN = "plan"
 DISPATCH = "dispatch"
 PUBLISH = "publish"
 
+ASK_AGAIN = "AskAgain"
+"""Type of the error by which an update is refused for a moment only."""
+
 STATUS = "status"
 MODELS = "models"
 REPLICAS = "replicas"

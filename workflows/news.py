@@ -9,16 +9,8 @@ taken up together, and no others with them: what the workflow commands depends o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from temporalio import workflow
-
-PATCH = "ordered-news"
-"""Runs that began before news were ordered replay as they were."""
-
-Happened = Callable[[], None]
-
-
-def is_ordered() -> bool:
-    return workflow.patched(PATCH)
+Happened = Callable[[], bool]
+"""Records it; whether it calls for a plan."""
 
 
 @dataclass
@@ -38,8 +30,4 @@ class News:
         moment = self._queue[0][0] if self._queue else None
         count = next((i for i, (at, _) in enumerate(self._queue) if at != moment), len(self._queue))
         taken, self._queue = self._queue[:count], self._queue[count:]
-        return [happened for _, happened in taken]
-
-    def everything(self) -> list[Happened]:
-        taken, self._queue = self._queue, []
         return [happened for _, happened in taken]

@@ -5,10 +5,9 @@ from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from llmgw.orders import ORDERS
-    from llmgw.plan import Verdict
-    from llmgw.world import InputKind
+from llmgw.orders import ORDERS
+from llmgw.plan import Verdict
+from llmgw.world import InputKind
 
 
 class OrderHandlers:
@@ -18,6 +17,9 @@ class OrderHandlers:
         raise NotImplementedError
 
     async def _verdict(self, arrival: int) -> Verdict:
+        raise NotImplementedError
+
+    def _admit(self) -> None:
         raise NotImplementedError
 
 
@@ -36,7 +38,14 @@ def _update(name: str, description: str) -> Callable[..., Any]:
 
     handle.__name__ = f"update_{name.replace('-', '_')}"
     handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
-    return workflow.update(name=name, description=description)(handle)
+    made = workflow.update(name=name, description=description)(handle)
+    made.validator(_admit)
+    return made
+
+
+def _admit(self: OrderHandlers, *args: Any) -> None:
+    del args
+    self._admit()
 
 
 for _order, _kind in sorted(ORDERS.items()):

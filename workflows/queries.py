@@ -10,10 +10,9 @@ from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from llmgw import views
-    from workflows import names
-    from workflows.fleet_state import FleetState
+from llmgw import views
+from workflows import names
+from workflows.fleet_state import FleetState
 
 
 class Queries:

@@ -11,6 +11,7 @@ from llmgw.ids import ReplicaId
 from llmgw.memory import format_mib
 from llmgw.placing.kinds import is_kind
 from llmgw.problems import Finding, Severity, did_you_mean, quoted
+from llmgw.sentences import are, counted
 from llmgw.wire import Endpoint, ModelState, TableModel
 
 
@@ -69,7 +70,8 @@ def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
     if model.max_per_node is not None and catalog.nodes and model.replicas.min > places * model.max_per_node:
         yield Finding(
             ("models", i, "max_per_node"),
-            f"{model.replicas.min} replicas are wanted, and {places} declared nodes may have {model.max_per_node} each",
+            f"{are(model.replicas.min, 'replica')} wanted, and {counted(places, 'declared node')} may have "
+            f"{model.max_per_node} each",
             "raise it, lower replicas, or declare more nodes",
             Severity.WARNING,
         )

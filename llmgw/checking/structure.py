@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from llmgw import memory
 from llmgw.catalog import IDENTIFIER, SECRET, VARIABLE, Catalog
-from llmgw.problems import Finding, Path, did_you_mean, quoted
+from llmgw.problems import Finding, Path, did_you_mean, plain_words, quoted
 
 
 def catalog_schema() -> dict[str, Any]:
@@ -29,10 +29,10 @@ def catalog_schema() -> dict[str, Any]:
     }
 
 
-def findings(error: ValidationError) -> Iterator[Finding]:
-    """One finding for each thing that is wrong; what only follows from another error is left out."""
+def findings(error: ValidationError, raw: object) -> Iterator[Finding]:
+    """One finding for each thing that is wrong in `raw`; what only follows from another error is left out."""
     details = error.errors(include_url=False)
-    paths = [_path(detail) for detail in details]
+    paths = [_written(_path(detail), raw) for detail in details]
     for at, detail in zip(paths, details, strict=True):
         if detail["type"] == "too_short" and any(len(other) > len(at) and other[: len(at)] == at for other in paths):
             continue  # pydantic counts only the items that are right
@@ -44,6 +44,16 @@ def _path(detail: ErrorDetails) -> Path:
     return tuple(step for step in detail["loc"] if step != "[key]")
 
 
+def _written(at: Path, raw: object) -> Path:
+    """`at` as far as it was written: `replicas: -1` is wrong at `replicas`, though it means `replicas.min`."""
+    for depth, step in enumerate(at):
+        if not isinstance(raw, Mapping | list | tuple):
+            return at[:depth]
+        inside = isinstance(step, int) and isinstance(raw, list | tuple) and 0 <= step < len(raw)
+        raw = raw[step] if inside else raw.get(step, {}) if isinstance(raw, Mapping) else {}  # type: ignore[index]
+    return at
+
+
 Words = tuple[str, str]
 """What is wrong, and how to mend it."""
 
@@ -53,7 +63,7 @@ def _words(at: Path, detail: ErrorDetails) -> Words:
         return _key_words(at, detail)
     explain = _WORDS.get(detail["type"])
     if explain is None:
-        return detail["msg"], ""
+        return plain_words(detail["msg"]), "correct it"
     return explain(at, detail)
 
 
@@ -107,6 +117,9 @@ def _not_list(at: Path, detail: ErrorDetails) -> Words:
 
 
 def _not_mapping(at: Path, detail: ErrorDetails) -> Words:
+    if at[-1:] == ("replicas",):
+        hint = "write digits without quotes, such as replicas: 2, or bounds: {min: 0, max: 2}"
+        return f"must be a whole number or bounds, not {_shown(at, detail['input'])}", hint
     fields = fields_at(at)
     return f"must be a mapping, not {_shown(at, detail['input'])}", (
         f"write it with the fields {', '.join(fields)}" if fields else "write `name: value`"
@@ -120,7 +133,7 @@ def _bad_pattern(at: Path, detail: ErrorDetails) -> Words:
 
 def _bad_value(_: Path, detail: ErrorDetails) -> Words:
     """Errors our own validators raise: their words are already meant for people."""
-    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    words = plain_words(str(detail.get("ctx", {}).get("error", detail["msg"])))
     return words, memory.HOW if "size of memory" in words or "unit" in words else "correct it"
 
 
@@ -188,6 +201,9 @@ _NO_ROLES = "replicas have no roles: prefill and decode are not told apart"
 _UNCHANGED = "requests are passed on unchanged"
 _PROBED = "an engine is probed as its row says; `engines` has health_path for another"
 
+_KEEPS_APART = "write exclusive_group: name, at each of the models that never share a node"
+_ON_NODES = "write labels: {name: value}, prefer_labels or nodes: [id, …] in the profile"
+
 _ELSEWHERE = {
     "min_replicas": "write replicas: {min: …}",
     "minreplicas": "write replicas: {min: …}",
@@ -216,9 +232,19 @@ _ELSEWHERE = {
     "target_requests": _NO_SCALER,
     "targetrequests": _NO_SCALER,
     "target_qps_per_replica": _NO_SCALER,
-    "groups": _BY_DEVICES,
+    "groups": _KEEPS_APART,
     "matrix": _BY_DEVICES,
-    "exclusive": _BY_DEVICES,
+    "exclusive": _KEEPS_APART,
+    "node_selector": _ON_NODES,
+    "nodeselector": _ON_NODES,
+    "nodeselectorterms": _ON_NODES,
+    "affinity": _ON_NODES,
+    "worker_selector": _ON_NODES,
+    "gpu_selector": "write nodes: [id, …] in the profile, and devices: [id, …] in its accelerators",
+    "anti_affinity": "write max_per_node: 1, and spread_zones: true",
+    "antiaffinity": "write max_per_node: 1, and spread_zones: true",
+    "topologyspreadconstraints": "write spread_zones: true; replicas keep apart by themselves",
+    "gpu_memory_utilization": "give it in args, and write claim: … in accelerators to share a device",
     "evict_costs": _BY_DEVICES,
     "persistent": "write replicas: {min: 1}, and a priority",
     "preload": "write replicas: {min: 1}",
@@ -246,7 +272,8 @@ _ELSEWHERE = {
 """Fields of a model in other systems, and what says the same here."""
 
 _OF_A_FLEET = {
-    **dict.fromkeys(("groups", "matrix", "routing"), _BY_DEVICES),
+    "groups": _KEEPS_APART,
+    **dict.fromkeys(("matrix", "routing"), _BY_DEVICES),
     **dict.fromkeys(("endpoints", "peers", "external_providers"), _ONLY_OURS),
     **dict.fromkeys(("model_list", "litellm_settings"), "`llmgw import litellm` reads such a file"),
     **dict.fromkeys(("servingenginespec", "modelspec"), "`llmgw import production-stack` reads such a file"),
@@ -283,7 +310,7 @@ def _shown(at: Path, value: object) -> str:
         return "a number" if private or abs(value) > _SHOWN_BELOW else f"the number {value}"
     if isinstance(value, str):
         return "the text there" if private else f"the text {quoted(value)}"
-    return f"a {type(value).__name__}"
+    return "something that is no JSON"
 
 
 # --- which fields there are ----------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 Knows the catalog's fields and no kind of file. Judges nothing: `llmgw.importing.assembly` does.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmgw.placeholders import PORT, placeholder
 from llmgw.problems import Path
+
+_MARKS = re.compile(r"FILL-IN-[A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +20,10 @@ class Devices:
     count: int
     kind: str | None = None
     memory: str | None = None
+    claim: str | None = None
 
     def plain(self) -> dict[str, object]:
-        return _given(count=self.count, kind=self.kind, memory=self.memory)
+        return _given(count=self.count, kind=self.kind, memory=self.memory, claim=self.claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,20 @@ class ProfileDraft:
     secrets: Mapping[str, str] = field(default_factory=dict)
     devices: Devices | None = None
     host_memory: str | None = None
+    nodes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    prefer_labels: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
     image: str | None = None
     weight: int | None = None
     start_limit_s: float | None = None
     stop_limit_s: float | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What has to be filled in before it can be launched."""
+        texts = (self.executable or "", self.weights or "", *self.command, *self.args)
+        return tuple(dict.fromkeys(mark for text in texts for mark in _MARKS.findall(text)))
 
     def plain(self, name: str) -> dict[str, object]:
         return {
@@ -54,6 +67,9 @@ class ProfileDraft:
                 secrets=dict(self.secrets),
                 accelerators=[self.devices.plain()] if self.devices else [],
                 host_memory=self.host_memory,
+                nodes=list(self.nodes),
+                labels=dict(self.labels),
+                prefer_labels=dict(self.prefer_labels),
                 weights=self.weights,
                 image=self.image,
                 weight=self.weight,
@@ -63,6 +79,8 @@ class ProfileDraft:
         }
 
 
+MARK = "FILL-IN-"
+"""Begins what stands in a launch for a value that the file names and does not hold."""
 TO_FILL_IN = ("fill-in-how-it-is-launched", "--port", placeholder(PORT))
 FILL_IN = "fill in how it is launched, then set its replicas: 0 until then"
 
@@ -84,6 +102,8 @@ class ModelDraft:
     most: int = 1
     priority: int | None = None
     idle_timeout_s: float | None = None
+    group: str | None = None
+    """Keeps apart from other models of this group."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self, aliases: tuple[str, ...]) -> dict[str, object]:
@@ -92,7 +112,12 @@ class ModelDraft:
             "name": self.name,
             **_given(aliases=list(aliases)),
             **({} if replicas == 1 else {"replicas": replicas}),
-            **_given(priority=self.priority, idle_timeout_s=self.idle_timeout_s, metadata=dict(self.metadata)),
+            **_given(
+                priority=self.priority,
+                exclusive_group=self.group,
+                idle_timeout_s=self.idle_timeout_s,
+                metadata=dict(self.metadata),
+            ),
             "profiles": [profile.plain(name) for name, profile in zip(self._names(), self.profiles, strict=True)],
         }
 

@@ -14,7 +14,7 @@ from llmgw.checking.secrets import is_secret, is_secret_name
 from llmgw.engines import DEVICE_VARIABLES, HIDING_VALUES, ROWS, EngineRow
 from llmgw.importing.account import Account
 from llmgw.importing.commands import Option, options
-from llmgw.importing.draft import Devices
+from llmgw.importing.draft import MARK, Devices
 from llmgw.importing.spreading import spread_of
 from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
@@ -36,6 +36,25 @@ def unfillable(text: str) -> str | None:
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
         return "it holds characters that no program can be given"
     return None
+
+
+_OPEN = re.compile(
+    r"\$\{(?!llmgw:)(?:env\.)?(?P<a>[A-Za-z_][\w.-]*)\}|\$\((?P<b>[A-Za-z_]\w*)\)|os\.environ/(?P<c>\w+)"
+)
+
+
+def with_marks(text: str) -> tuple[str, dict[str, str]]:
+    """`text` with a mark in place of each reference to an environment, and what each mark stands for; no marks where
+    that alone does not make it something that can be handed on. A path that began with one stays absolute."""
+    marks: dict[str, str] = {}
+
+    def marked(match: re.Match[str]) -> str:
+        mark = MARK + re.sub(r"[^A-Za-z0-9]+", "-", match["a"] or match["b"] or match["c"]).strip("-")
+        marks[mark] = match[0]
+        return mark if match.start() else f"/{mark}"
+
+    found = _OPEN.sub(marked, text)
+    return (found, marks) if marks and unfillable(found) is None else (text, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +104,29 @@ class Launch:
             is_open = is_secret(item) or (bool(equals) and is_secret(value, name)) or is_secret(item, _flag(before))
             if not is_open and unfillable(item) is None:
                 self.args.append(item)
+            elif not is_open and self.mark(item, at):
+                continue
             elif told:
                 self.args.append(name)
                 self.secret(name, at, "given to the container from the agent's secrets", alone=False)
             else:
                 return "it holds a secret in clear text" if is_open else f"{quoted(before or item)}: {NOT_EXPANDED}"
         return ""
+
+    def mark(self, item: str, at: Path) -> bool:
+        """Take over an argument with marks to be filled in; False where that would not do."""
+        found, marks = with_marks(item)
+        if not marks:
+            return False
+        self.args.append(found)
+        self.tell(marks, at)
+        return True
+
+    def tell(self, marks: Mapping[str, str], at: Path) -> None:
+        for mark, reference in marks.items():
+            self.account.change(
+                at, f"stands for {quoted(reference)}, which nothing expands here: write its value", mark
+            )
 
     def variable(self, name: str, value: str, at: Path, *, alone: bool = True) -> None:
         """Take over a variable of the environment, named at `at`; with `alone`, nothing else is named there."""
@@ -205,6 +241,24 @@ def _names_secret(option: Option) -> bool:
     return is_secret_name(option.flag) and unfillable(option.value) is not None
 
 
+def _weights_to_fill_in(launch: Launch, given: Given) -> bool:
+    """Weights named by an environment: the model stays, with a mark where the value belongs."""
+    option, row = given.option, launch.row
+    named = flag_of(option.flag, row) in row.weights.own_flags
+    first = not option.flag and row.weights.args[:1] == (placeholder(WEIGHTS),) and not launch.args
+    if not (named or first) or len(option.values) != 1 or launch.weights is not None:
+        return False
+    found, marks = with_marks(option.value)
+    if not marks:
+        return False
+    launch.tell(marks, given.places[0])
+    if not _takes_weights(launch, found):
+        launch.args += (
+            (f"{option.flag}={found}",) if option.joined else (option.flag, found) if option.flag else (found,)
+        )
+    return True
+
+
 def _not_to_be_filled(launch: Launch, given: Given) -> bool:
     why = next((why for item in given.option.items if (why := unfillable(item)) is not None), None)
     if why is not None:
@@ -255,6 +309,7 @@ RULES: tuple[Rule, ...] = (
     _end_of_options,
     _owned,
     _secret,
+    _weights_to_fill_in,
     _not_to_be_filled,
     _chosen_devices,
     _weights_first,

@@ -22,6 +22,8 @@ class Books:
         self._yard = yard
         self._hosts: dict[ModelName, int] = {}
         self._full: dict[ModelName, int] = {}
+        self._stay: dict[ModelName, int] = {}
+        self._staying: defaultdict[ModelName, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._counts: defaultdict[ModelName, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._in_zone: defaultdict[ModelName, defaultdict[str | None, int]] = defaultdict(lambda: defaultdict(int))
         self._groups: defaultdict[str, dict[ModelName, None]] = defaultdict(dict)
@@ -32,35 +34,45 @@ class Books:
     def hosts(self, model: ModelName) -> int:
         """Nodes that have a replica of the model."""
         if model not in self._hosts:
-            self._hosts[model] = 0
+            self._hosts[model] = self._stay[model] = 0
             for holding in self._yard.by_model.get(model, {}).values():
-                self._count(model, holding.node, 1)
+                self._count(holding, 1)
         return self._hosts[model]
+
+    def staying(self, model: ModelName) -> int:
+        """Nodes that have a replica of the model which is not about to be replaced: those that count for spread."""
+        self.hosts(model)
+        return self._stay[model]
 
     def full(self, model: ModelName) -> int:
         """Nodes that may have no more of it."""
         self.hosts(model)
         return self._full.get(model, 0)
 
-    def come(self, model: ModelName, node: int) -> None:
-        if model in self._hosts:
-            self._count(model, node, 1)
+    def come(self, holding: Holding) -> None:
+        if holding.model in self._hosts:
+            self._count(holding, 1)
 
-    def leave(self, model: ModelName, node: int) -> None:
-        if model in self._hosts:
-            self._count(model, node, -1)
+    def leave(self, holding: Holding) -> None:
+        if holding.model in self._hosts:
+            self._count(holding, -1)
 
-    def _count(self, model: ModelName, node: int, change: int) -> None:
+    def _count(self, holding: Holding, change: int) -> None:
+        model, node = holding.model, holding.node
         counts, bit = self._counts[model], 1 << node
         counts[node] += change
         self._hosts[model] = self._hosts[model] | bit if counts[node] else self._hosts[model] & ~bit
+        if not holding.leaves:
+            staying = self._staying[model]
+            staying[node] += change
+            self._stay[model] = self._stay[model] | bit if staying[node] else self._stay[model] & ~bit
         request = self._requests.get(model)
         if request is None:
             return
         if request.max_per_node is not None:
             full = self._full.get(model, 0)
             self._full[model] = full | bit if counts[node] >= request.max_per_node else full & ~bit
-        if request.spread_zones:
+        if request.spread_zones and not holding.leaves:
             self._in_zone[model][self.zone_of[node]] += change
 
     def apart(self, request: Request) -> int:

@@ -24,5 +24,7 @@ class Holding:
     """Which of its model's needs it meets."""
     is_new: bool = False
     """Decided by the plan in the making: moving it disturbs nobody."""
+    leaves: bool = False
+    """It serves until a newer replica of its model takes over: it counts for what is strict, and not for spread."""
     waits: bool = False
     """Some of what it holds is still being released."""

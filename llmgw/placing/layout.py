@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from llmgw.ids import DeviceId, PoolName
 from llmgw.placing.kinds import is_kind
-from llmgw.placing.need import Ask, Label, Need
+from llmgw.placing.need import Ask, Identity, Label, Need
 
 BankLeft = tuple[int, tuple[int, ...], tuple[int, ...]]
 Left = tuple[BankLeft, ...]
@@ -30,6 +30,7 @@ class Bank(NamedTuple):
     vendor: str
     listed: frozenset[frozenset[DeviceId]]
     size: int
+    identity: Identity = ""
 
 
 class Layout(NamedTuple):
@@ -130,6 +131,8 @@ def suits(ask: Ask, bank: Bank) -> bool:
     """Whether devices of a bank are of the asked sort. Unknown memory is neither zero nor infinite: it meets no
     demand for a size, and no claim can be made on it."""
     if (ask.devices and ask.devices not in bank.listed) or (ask.vendors and bank.vendor not in ask.vendors):
+        return False
+    if ask.barred and (bank.vendor, bank.identity) in ask.barred:
         return False
     if ask.memory_mib is not None and (bank.memory_mib is None or bank.memory_mib < ask.memory_mib):
         return False

@@ -5,10 +5,13 @@ Amounts are whole numbers: memory in MiB, processors in thousandths. Nothing her
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from llmgw.ids import DeviceId, ModelName, NodeId, PoolName
 
 Label = tuple[str, str]
+Identity = Literal["", "slice", "bare"]
+"""How a device can be named: by its UUID and by its number; a slice by its UUID alone, a bare one by its number."""
 DEFAULT_POOL = PoolName("default")
 
 
@@ -28,6 +31,8 @@ class Ask:
     """They lie in one group of the next power of two, as islands of fast links do."""
     vendors: tuple[str, ...] = ()
     """One of these; empty: any."""
+    barred: frozenset[tuple[str, "Identity"]] = frozenset()
+    """Vendors and identities of devices that could not be named to who asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,9 @@ class Slot:
     """None: it is in order and nobody else is on it; else it can be shared as far as this, and never taken whole."""
     trouble: str = ""
     """Why, in words that follow a number of devices: `out of order or quarantined`."""
+    kept_mib: int = 0
+    """What driver and firmware keep of it, where that is worth telling; in no other figure here."""
+    identity: Identity = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from llmgw.ids import ModelName
 from llmgw.placing.books import Books
-from llmgw.placing.displace import displace
+from llmgw.placing.displace import displace, may_displace
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request, has_several_measures
@@ -33,6 +33,11 @@ AVOIDED = 1000.0
 SMALL_FLEET = 200
 """Up to so many nodes, other orders are tried where something finds no place."""
 ORDERS = 8
+TINY_FLEET = 24
+ORDERS_OF_TINY = 32
+"""Up to so many nodes it costs little to try many: a fleet of a few nodes has no slack to hide a bad order in."""
+MOST_TRIED = 1_600
+"""Replicas placed in all these orders together."""
 MAX_TIERS = 32
 
 
@@ -81,13 +86,28 @@ def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -
         return first
     best = Planner(field_, requests, by_quota=True).run()
     assert best is not None  # noqa: S101 - only a plan that stops when short is given up
-    if best.lacking and len(field_.yard.sites) <= SMALL_FLEET:
+    if len(field_.yard.sites) <= SMALL_FLEET and _could_help(field_, requests, best):
         worth = _worth(best, requests)
-        for order in range(ORDERS - 1):
+        for order in range(_orders(field_, requests) - 1):
             other = Planner(field_, requests, by_quota=order % 2 == 1, order=order).run()
             if other is not None and (found := _worth(other, requests)) > worth:
                 best, worth = other, found
     return best
+
+
+def _could_help(field_: Field, requests: Sequence[Request], found: Placing) -> bool:
+    """Whether another order could place any of what lacks a place: some node has room, or what is lower has it."""
+    if not found.lacking or found.displaced:
+        return bool(found.lacking)
+    planner = Planner(field_, requests)
+    lacking = (planner.requests[model] for model in found.lacking)
+    return any(planner.find(request) is not None or may_displace(planner, request) for request in lacking)
+
+
+def _orders(field_: Field, requests: Sequence[Request]) -> int:
+    if len(field_.yard.sites) > TINY_FLEET:
+        return ORDERS
+    return max(ORDERS, min(ORDERS_OF_TINY, MOST_TRIED // sum(r.count for r in requests)))
 
 
 def _worth(placing: Placing, requests: Sequence[Request]) -> tuple[float, ...]:
@@ -120,6 +140,8 @@ class Planner:
         self.displaced: dict[str, Displaced] = {}
         self._by_quota, self._order, self._stop_when_short = by_quota, order, stop_when_short
         self._limit = limit
+        self.tries_out = len(self.yard.sites) <= SMALL_FLEET and limit is None
+        """Whether it is looked at what becomes of the displaced before they are."""
         self._seekers: dict[ModelName, list[Seeker]] = {}
         self._rearranging = Rearranging(self)
 
@@ -266,7 +288,7 @@ class Planner:
             tiers = _parted(tiers, self.field.cached(weights), -LOCALITY)
         for label in sorted(seeker.need.prefers):
             tiers = _parted(tiers, self.field.labelled(label), -PREFERRED)
-        hosts = self.books.hosts(request.model)
+        hosts = self.books.staying(request.model)
         if hosts:
             tiers = _parted(tiers, hosts, round(SPREAD / max(1, request.desired or request.count), 2), last=True)
         if request.avoid:
@@ -294,20 +316,20 @@ class Planner:
 
     def put(self, holding: Holding) -> None:
         self.yard.take(holding)
-        self.books.come(holding.model, holding.node)
+        self.books.come(holding)
         self.new[holding.replica] = holding
 
     def drop(self, holding: Holding, by: ModelName | None) -> None:
         """Take a replica off its node; `by`: who displaces it, if it runs."""
         self.yard.give(holding)
-        self.books.leave(holding.model, holding.node)
+        self.books.leave(holding)
         if self.new.pop(holding.replica, None) is None:
             assert by is not None, "only a displaced replica of the past is dropped"  # noqa: S101
             self.displaced[holding.replica] = Displaced(holding, by)
 
     def restore(self, holding: Holding) -> None:
         self.yard.take(holding)
-        self.books.come(holding.model, holding.node)
+        self.books.come(holding)
         if self.displaced.pop(holding.replica, None) is None:
             self.new[holding.replica] = holding
 

@@ -3,42 +3,46 @@ stay the same while nothing changes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from llmgw.placing.books import Books
 from llmgw.placing.field import Field
-from llmgw.placing.layout import Layout, suits
-from llmgw.placing.need import Ask, Need, Request
+from llmgw.placing.layout import Bank, Layout, suits
+from llmgw.placing.need import Ask, Need, Request, Slot
 from llmgw.placing.yard import bits
 
 Fell = tuple[str, int]
 """A reason and the nodes that it holds back."""
 
 MOST_REASONS = 6
+MAIN_MEMORY = "MiB of main memory"
 
 
 def refusal(field: Field, books: Books, request: Request, need: Need) -> str:
-    """One sentence: what is asked, the nearest miss, and the nodes per reason."""
+    """One sentence: what is asked, the nodes per reason, each counted once, and the nearest miss."""
     asked = " and ".join(in_words(ask) for ask in need.asks) or "no device"
     head = f"needs {asked} in pool {need.pool}"
     sites = field.yard.sites
     if not sites:
         return f"{head}: the fleet has no nodes"
     nodes = (1 << len(sites)) - 1
-    counts: Counter[str] = Counter()
+    fallen: list[Fell] = []
     for row in ROWS:
         for reason, fell in row(field, books, request, need, nodes):
             if fell & nodes:
-                counts[reason] += (fell & nodes).bit_count()
+                fallen.append((reason, fell & nodes))
                 nodes &= ~fell
-    nearest = _nearest(field, need, nodes)
-    for reason, fell in _short(field, need, nodes):
+    rest = list(_short(field, need, nodes))
+    counts: Counter[str] = Counter()
+    for reason, fell in (*fallen, *rest):
         counts[reason] += fell.bit_count()
     listed = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     said = [f"{n} node{'s' * (n != 1)} {reason}" for reason, n in listed[:MOST_REASONS]]
     if len(listed) > MOST_REASONS:
-        rest = sum(n for _, n in listed[MOST_REASONS:])
-        said.append(f"{rest} node{'s' * (rest != 1)} for other reasons")
+        more = sum(n for _, n in listed[MOST_REASONS:])
+        said.append(f"{more} node{'s' * (more != 1)} for other reasons")
+    nearest = _nearest(field, need, rest) or _nearest(field, need, fallen)
     return f"{head}: " + "; ".join(said) + (f" (nearest: {nearest})" if nearest else "")
 
 
@@ -82,6 +86,15 @@ def _blind(field: Field, _books: Books, _request: Request, need: Need, left: int
     yield from sorted(by_reason.items())
 
 
+def _such(field: Field, _books: Books, _request: Request, need: Need, left: int) -> Iterator[Fell]:
+    """Nodes that have too few such devices, whoever holds them."""
+    if need.asks:
+        layouts = {
+            c for c, layout in enumerate(field.yard.layouts) if any(_there(a, layout) < a.count for a in need.asks)
+        }
+        yield from _short(field, need, left & _nodes(i for i in bits(left) if field.yard.layout_of[i] in layouts))
+
+
 def _limits(field: Field, books: Books, request: Request, _need: Need, _left: int) -> Iterator[Fell]:
     yield "left out", field.nodes(request.never)
     yield f"with as many of its replicas as one may have ({request.max_per_node})", books.full(request.model)
@@ -94,7 +107,7 @@ def _host(field: Field, _books: Books, _request: Request, need: Need, left: int)
         known = left & ~_nodes(i for i in bits(left) if yard.sites[i].host_mib is None)
         yield "with unknown main memory", left & ~known
         short = _nodes(i for i in bits(known) if yard.host[i] < need.host_mib)
-        yield f"short of {need.host_mib} MiB of main memory", short
+        yield f"short of {need.host_mib} {MAIN_MEMORY}", short
     if need.cpu_milli:
         yield (
             f"short of {need.cpu_milli / 1000:g} processors",
@@ -108,6 +121,7 @@ ROWS: tuple[Callable[[Field, Books, Request, Need, int], Iterator[Fell]], ...] =
     _listed,
     _labels,
     _blind,
+    _such,
     _limits,
     _host,
 )
@@ -126,7 +140,8 @@ def _nodes(numbers: Iterator[int]) -> int:
 def _short(field: Field, need: Need, nodes: int) -> Iterator[Fell]:
     """What the rest of the nodes lack, those alike together."""
     if not need.asks:
-        yield "without room", nodes
+        if nodes:
+            yield "without room", nodes
         return
     plain = nodes & ~field.troubled
     for room in field.yard.rooms:
@@ -138,15 +153,16 @@ def _short(field: Field, need: Need, nodes: int) -> Iterator[Fell]:
 
 def _lacks(field: Field, need: Need, node: int) -> str:
     layout = field.yard.layout(node)
-    ask = _hardest(need, layout)
-    there = sum(bank.size for bank in layout.banks if suits(ask, bank))
+    ask = _hardest(field, need, node)
+    there = _there(ask, layout)
     if there < ask.count:
-        unknown = sum(bank.size for bank in layout.banks if bank.memory_mib is None)
-        asks_size = ask.memory_mib is not None or ask.claim_mib is not None
-        suffix = f" ({unknown} of unknown memory)" if unknown and asks_size else ""
-        return f"with {there} such device{'s' * (there != 1)}{suffix}"
+        return f"with {there} such device{'s' * (there != 1)}{_but(field, ask, node)}"
     if ask.claim_mib is not None:
-        return f"with at most {_widest(field, ask, node) / 1024:.3g} GiB left on {_on(ask)}"
+        widest, kept = _widest(field, ask, node), _kept(field, node)
+        for_that = (
+            f" ({kept / 1024:.3g} GiB of it kept by driver and firmware)" if widest + kept >= ask.claim_mib else ""
+        )
+        return f"with at most {widest / 1024:.3g} GiB left on {_on(ask)}{for_that if kept else ''}"
     free = _free(field, ask, node)
     return f"with {free} free" + (", not side by side" if free >= ask.count and ask.aligned else "")
 
@@ -155,13 +171,52 @@ def _on(ask: Ask) -> str:
     return "a device" if ask.count == 1 else f"{ask.count} devices"
 
 
-def _hardest(need: Need, layout: Layout) -> Ask:
-    """The ask that the layout can meet least of."""
+def _there(ask: Ask, layout: Layout) -> int:
+    """Devices of the asked sort, whoever holds them."""
+    return sum(bank.size for bank in layout.banks if suits(ask, bank))
 
-    def there(ask: Ask) -> int:
-        return sum(bank.size for bank in layout.banks if suits(ask, bank)) - ask.count
 
-    return min(need.asks, key=there)
+def _hardest(field: Field, need: Need, node: int) -> Ask:
+    """The ask that the node can meet least of: by what is there, then by what is left."""
+    layout = field.yard.layout(node)
+    return min(need.asks, key=lambda ask: (min(0, _there(ask, layout) - ask.count), _part_met(field, ask, node)))
+
+
+def _but(field: Field, ask: Ask, node: int) -> str:
+    """Devices that would be such but for something worth telling."""
+    banks = [bank for bank in field.yard.layout(node).banks if not suits(ask, bank)]
+    asks_size = ask.memory_mib is not None or ask.claim_mib is not None
+    unknown = sum(bank.size for bank in banks if bank.memory_mib is None and asks_size)
+    unnamed = sum(bank.size for bank in banks if ask.barred and suits(replace(ask, barred=frozenset()), bank))
+    kept = sum(
+        1 for bank, slot in _slots(field, node) if slot.kept_mib and bank in banks and suits(ask, _whole(bank, slot))
+    )
+    said = [
+        f"{unknown} of unknown memory" if unknown else "",
+        f"{unnamed} that cannot be named to its engine" if unnamed else "",
+        f"{kept} but for {_kept(field, node) / 1024:.3g} GiB that driver and firmware keep" if kept else "",
+    ]
+    return f" ({', '.join(words for words in said if words)})" if any(said) else ""
+
+
+def _slots(field: Field, node: int) -> Iterator[tuple[Bank, Slot]]:
+    site, layout = field.yard.sites[node], field.yard.layout(node)
+    for positions, bank in zip(field.yard.bank_slots[node], layout.banks, strict=True):
+        for position in positions:
+            yield bank, site.slots[position]
+
+
+def _whole(bank: Bank, slot: Slot) -> Bank:
+    """The bank of such a device of which driver and firmware kept nothing."""
+    memory = None if bank.memory_mib is None else bank.memory_mib + slot.kept_mib
+    return bank._replace(
+        memory_mib=memory, share_mib=None if bank.share_mib is None else bank.share_mib + slot.kept_mib
+    )
+
+
+def _kept(field: Field, node: int) -> int:
+    """The most MiB that driver and firmware keep of a device there."""
+    return max((slot.kept_mib for slot in field.yard.sites[node].slots), default=0)
 
 
 def _free(field: Field, ask: Ask, node: int) -> int:
@@ -182,35 +237,44 @@ def _widest(field: Field, ask: Ask, node: int) -> int:
 
 def _troubles(field: Field, need: Need, node: int) -> str:
     """Devices of the asked sort that are there and cannot be had, by reason."""
-    site, layout = field.yard.sites[node], field.yard.layout(node)
-    ask = _hardest(need, layout)
-    counts = Counter(
-        site.slots[position].trouble
-        for positions, bank in zip(field.yard.bank_slots[node], layout.banks, strict=True)
-        if suits(ask, bank)
-        for position in positions
-    )
+    ask = _hardest(field, need, node)
+    counts = Counter(slot.trouble for bank, slot in _slots(field, node) if suits(ask, bank))
     return "".join(f", {n} {trouble}" for trouble, n in sorted(counts.items()) if trouble)
 
 
-def _nearest(field: Field, need: Need, nodes: int) -> str:
-    """The node that has most of what is asked; of equals the first."""
-    best: tuple[float, int] | None = None
-    for room in field.yard.rooms:
-        members = room.members & nodes
-        if members and need.asks:
-            node = (members & -members).bit_length() - 1
-            key = (_met(field, need, node), -node)
+# --- the nearest miss ---
+
+
+def _nearest(field: Field, need: Need, among: Sequence[Fell]) -> str:
+    """The node that has most of what is asked, and what it lacks; of equals what fell last, then the first."""
+    best: tuple[float, int, int] | None = None
+    for number, (_, nodes) in enumerate(among):
+        for node in _alike(field, nodes):
+            key = (_met(field, need, node), number, -node)
             best = key if best is None or key > best else best
     if best is None or not best[0] > 0:
         return ""
-    node = -best[1]
-    return f"{field.yard.sites[node].id} {_lacks(field, need, node)}"
+    node, reason = -best[2], among[best[1]][0]
+    host = field.yard.host[node]
+    more = f", {max(0, host)} MiB of it left" if reason.endswith(MAIN_MEMORY) and host >= 0 else ""
+    return f"{field.yard.sites[node].id} {reason}{more}"
+
+
+def _alike(field: Field, nodes: int) -> Iterator[int]:
+    """The first node of each room."""
+    for room in field.yard.rooms:
+        if members := room.members & nodes:
+            yield (members & -members).bit_length() - 1
 
 
 def _met(field: Field, need: Need, node: int) -> float:
-    """How much of the hardest ask is there, at most 1."""
-    ask = _hardest(need, field.yard.layout(node))
+    """How much of what is asked is left there, at most 1."""
+    if not need.asks:
+        return 1.0 if need.host_mib == 0 else min(1.0, max(0, field.yard.host[node]) / need.host_mib)
+    return _part_met(field, _hardest(field, need, node), node)
+
+
+def _part_met(field: Field, ask: Ask, node: int) -> float:
     if ask.claim_mib is not None:
         return min(1.0, _widest(field, ask, node) / ask.claim_mib)
     return min(1.0, _free(field, ask, node) / ask.count)

@@ -91,7 +91,7 @@ class Yard:
 
     def _sort(self, slot: Slot) -> Bank:
         listed = frozenset(names for names in self._lists if slot.id in names) if self._lists else frozenset()
-        return Bank(slot.kind, slot.memory_mib, slot.share_mib, slot.vendor, listed, 0)
+        return Bank(slot.kind, slot.memory_mib, slot.share_mib, slot.vendor, listed, 0, slot.identity)
 
     def _layout(
         self, site: Site, labels: frozenset[tuple[str, str]], sorts: Sequence[Bank], known: dict[Layout, int]
@@ -287,8 +287,9 @@ class Yard:
         return self.layouts[self.layout_of[i]]
 
 
-def _bank_key(bank: Bank) -> tuple[str, int, int, str, list[list[DeviceId]]]:
-    return bank.kind, bank.memory_mib or -1, bank.share_mib or -1, bank.vendor, sorted(sorted(x) for x in bank.listed)
+def _bank_key(bank: Bank) -> tuple[str, int, int, str, str, list[list[DeviceId]]]:
+    sizes = bank.memory_mib or -1, bank.share_mib or -1
+    return bank.kind, *sizes, bank.vendor, bank.identity, sorted(sorted(x) for x in bank.listed)
 
 
 def bits(mask: int) -> Iterator[int]:

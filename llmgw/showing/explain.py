@@ -9,14 +9,23 @@ from llmgw.sentences import cut, unknown
 from llmgw.showing.explain_fleet import fleet_sentences
 from llmgw.showing.explain_model import model_sentences
 from llmgw.showing.explain_node import node_sentences, router_sentences
-from llmgw.showing.explain_replica import replica_sentences, unclaimed_sentences
+from llmgw.showing.explain_replica import gone_sentences, replica_sentences, unclaimed_sentences
 from llmgw.showing.paging import View
 from llmgw.showing.scene import Scene
-from llmgw.world import World
+from llmgw.world import Failure, World
 
 MAX_SENTENCES = 60
 MAX_SENTENCE_CHARS = 600
 MAX_LOG_LINES = 20
+
+
+class LastFailure(View):
+    """The newest failed attempt that is remembered: the node keeps its whole log."""
+
+    replica: ReplicaId
+    node: NodeId
+    age_s: float
+    text: str
 
 
 class Explanation(View):
@@ -26,6 +35,8 @@ class Explanation(View):
     sentences: tuple[str, ...]
     log_tail: tuple[str, ...] = ()
     """The last lines of the engine's log, where an attempt failed."""
+    last_failure: LastFailure | None = None
+    """Of a model, or of a replica that is gone."""
 
 
 def explain(world: World, subject: str, now_s: float) -> Explanation:
@@ -47,8 +58,10 @@ def _model(scene: Scene, name: str) -> Explanation | None:
     found = ModelName(name) if model is None else model.name
     if model is None and found not in scene.by_model:
         return None
-    log = next((f.log_tail for f in reversed(scene.world.failures.get(found, ())) if f.log_tail), ())
-    return _made(f"model/{found}", model_sentences(scene, found, model), log)
+    failures = scene.world.failures.get(found, ())
+    log = next((f.log_tail for f in reversed(failures) if f.log_tail), ())
+    made = _made(f"model/{found}", model_sentences(scene, found, model), log)
+    return made.model_copy(update={"last_failure": _last(scene, failures[-1])}) if failures else made
 
 
 def _replica(scene: Scene, name: str) -> Explanation | None:
@@ -56,9 +69,24 @@ def _replica(scene: Scene, name: str) -> Explanation | None:
     assignment = scene.world.assignments.get(replica)
     if assignment is None:
         sentences = unclaimed_sentences(scene, replica)
-        return _made(f"replica/{name}", sentences) if sentences else None
+        return _made(f"replica/{name}", sentences) if sentences else _gone(scene, replica)
     row = scene.row(assignment)
     return _made(f"replica/{name}", replica_sentences(scene, assignment), () if row is None else row.log_tail)
+
+
+def _gone(scene: Scene, replica: ReplicaId) -> Explanation | None:
+    """A replica that failed and is no more: what is remembered of it."""
+    mine = (f for failures in scene.world.failures.values() for f in failures if f.replica == replica)
+    failure = max(mine, key=lambda f: f.at_s, default=None)
+    if failure is None:
+        return None
+    made = _made(f"replica/{replica}", gone_sentences(scene, failure), failure.log_tail)
+    return made.model_copy(update={"last_failure": _last(scene, failure)})
+
+
+def _last(scene: Scene, failure: Failure) -> LastFailure:
+    age_s = scene.age_s(failure.at_s)
+    return LastFailure(replica=failure.replica, node=failure.node, age_s=age_s, text=cut(failure.text))
 
 
 def _node(scene: Scene, name: str) -> Explanation | None:
@@ -96,4 +124,5 @@ def _made(subject: str, sentences: Iterable[str], log: Sequence[str] = ()) -> Ex
 
 
 def _names(world: World) -> list[str]:
-    return [*members.model_names(world), *world.assignments, *members.nodes(world), *members.routers(world)]
+    gone = {f.replica for failures in world.failures.values() for f in failures}
+    return [*members.model_names(world), *{*world.assignments, *gone}, *members.nodes(world), *members.routers(world)]

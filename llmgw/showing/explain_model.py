@@ -6,6 +6,7 @@ from llmgw.catalog import Model
 from llmgw.demand import desired
 from llmgw.ids import ModelName
 from llmgw.sentences import counted, lasting
+from llmgw.showing.explain_place import place_sentences
 from llmgw.showing.explain_replica import replica_line
 from llmgw.showing.explain_waiting import waiting_sentences
 from llmgw.showing.fleet_rows import override
@@ -22,6 +23,7 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
     else:
         yield _wanted(scene, model)
         yield _published(scene, model)
+        yield from _versions(scene, model)
         yield from _names(scene, model)
     mine = scene.by_model.get(ModelName(name), ())
     if not mine:
@@ -32,6 +34,8 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
     yield from _failures(scene, scene.world.failures.get(ModelName(name), ()))
     if (waiting := scene.waiting("model", name)) is not None:
         yield from waiting_sentences(scene, waiting, name)
+        if model is not None and waiting.code == "no_place":
+            yield from place_sentences(scene, model)
 
 
 def _wanted(scene: Scene, model: Model) -> str:
@@ -50,6 +54,20 @@ def _published(scene: Scene, model: Model) -> str:
         return "Routers have not been told of it yet."
     ready = sum(1 for a in scene.by_model.get(model.name, ()) if scene.is_published(a.replica))
     return f"Routers are told that it is {row.state}, with {counted(ready, 'endpoint')}."
+
+
+def _versions(scene: Scene, model: Model) -> Iterator[str]:
+    """Which version serves, while that is not the catalog's alone."""
+    former = scene.former(model.name)
+    if not former:
+        return
+    mine = [a for a in scene.by_model.get(model.name, ()) if not scene.is_former(a)]
+    new = sum(1 for a in mine if scene.is_published(a.replica))
+    wanted = desired(scene.world, model, scene.now_s)
+    yield (
+        f"The version before the last edit serves meanwhile, with {counted(former, 'endpoint')}; "
+        f"of the new one {new} of {wanted} wanted {'is' if wanted == 1 else 'are'} ready."
+    )
 
 
 def _names(scene: Scene, model: Model) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from llmgw.catalog import Router
 from llmgw.nodes import NodeState, NodeView
 from llmgw.sentences import counted, lasting
+from llmgw.showing.explain_emptying import emptying_sentences
 from llmgw.showing.explain_replica import replica_line
 from llmgw.showing.explain_waiting import MENDS, waiting_sentences
 from llmgw.showing.fleet_rows import device_row
@@ -26,6 +27,7 @@ def node_sentences(scene: Scene, view: NodeView) -> Iterator[str]:
         yield f"But the brake is on: {scene.survey.brake.rstrip('.')}."
     yield f"Its agent is at {node.url}, pool {node.pool}{zone}{_origin(scene, view)}."
     yield from _closed(scene, view)
+    yield from emptying_sentences(scene, view)
     yield from _devices(scene, view)
     mine = scene.by_node.get(node.id, ())
     yield from (replica_line(scene, a) for a in mine[:MAX_REPLICAS])
@@ -65,13 +67,15 @@ def _closed(scene: Scene, view: NodeView) -> Iterator[str]:
         yield f"It has been cordoned for {age}: nothing new is placed on it until `llmgw uncordon {view.node.id}`."
     if view.drain is not None:
         left_s = scene.left_s(view.drain.deadline_s)
-        if view.drain.deadline_s is None:
-            end = "what finds no place elsewhere stays"
+        if not scene.by_node.get(view.node.id):
+            end = ""
+        elif view.drain.deadline_s is None:
+            end = "; what finds no place elsewhere stays"
         elif left_s is None:
-            end = "its deadline is over, so the rest is stopped"
+            end = "; its deadline is over, so the rest is stopped"
         else:
-            end = f"what finds no place elsewhere is stopped in {lasting(left_s)}"
-        yield f"It has been drained for {lasting(scene.age_s(view.drain.since_s))}; {end}."
+            end = f"; what finds no place elsewhere is stopped in {lasting(left_s)}"
+        yield f"It has been drained for {lasting(scene.age_s(view.drain.since_s))}{end}."
 
 
 def _devices(scene: Scene, view: NodeView) -> Iterator[str]:

@@ -10,7 +10,7 @@ from llmgw.showing.explain_waiting import waiting_sentences
 from llmgw.showing.fleet_rows import replica_row
 from llmgw.showing.scene import Scene
 from llmgw.wire import ReplicaReport
-from llmgw.world import Assignment
+from llmgw.world import Assignment, Failure
 
 
 def replica_line(scene: Scene, assignment: Assignment) -> str:
@@ -67,7 +67,7 @@ def _reported(scene: Scene, row: ReplicaReport, node: NodeId) -> str:
     details = [
         f"process {row.pid}" if row.pid is not None else "",
         f"port {row.port}" if row.port is not None else "",
-        f"exit code {row.exit_code}" if row.exit_code is not None else "",
+        f"exit code {row.exit_code}" if row.exit_code is not None and "exit code" not in row.reason else "",
         row.reason,
     ]
     said = ", ".join(text for text in details if text)
@@ -100,6 +100,16 @@ def _telling(scene: Scene, assignment: Assignment) -> Iterator[str]:
     call = world.calls.get(node)
     if outgoing and call is not None and call.failures:
         yield f"The last {counted(call.failures, 'call')} to {node} failed: {call.problem}."
+
+
+def gone_sentences(scene: Scene, failure: Failure) -> Iterator[str]:
+    """About a replica that failed and is no more."""
+    age = lasting(scene.age_s(failure.at_s))
+    yield f"{failure.replica} is gone: attempt {failure.attempt} on {failure.node} failed {age} ago: {failure.text}."
+    model = next((m for m, known in scene.world.failures.items() if failure in known), None)
+    if model is not None:
+        yield f"It was one of {model}: `llmgw explain {model}` says what came after it."
+    yield f"{failure.node} keeps its whole log for a while: `llmgw logs {failure.replica}` asks for it."
 
 
 def unclaimed_sentences(scene: Scene, replica: ReplicaId) -> list[str]:

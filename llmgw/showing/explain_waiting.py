@@ -17,7 +17,6 @@ def waiting_sentences(scene: Scene, waiting: Waiting, name: str) -> Iterator[str
 
 
 MENDS: Mapping[str, str] = {
-    "no_place": "A device that becomes free, another node, or a smaller demand in the profile changes that by itself.",
     "backing_off": "Then it is tried again by itself; `llmgw wake {name}` tries at once.",
     "failed": "It is not tried again by itself: mend the profile in the catalog, or `llmgw wake {name}` to try again.",
     "hold": "It goes on by itself when the plane acts again.",

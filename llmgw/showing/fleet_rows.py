@@ -5,7 +5,7 @@ from llmgw.demand import desired
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.nodes import NodeState, NodeView
 from llmgw.replica_state import ReplicaState
-from llmgw.sentences import cut, lasting
+from llmgw.sentences import counted, cut, lasting
 from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
 from llmgw.showing.scene import Scene
 from llmgw.wire import Device, DeviceHealth, MetricNames, ModelState
@@ -27,6 +27,8 @@ class WaitingRow(View):
     text: str
     age_s: float
     left_s: float | None = None
+    meanwhile: str = ""
+    """Of a model: what serves while it waits, when that is not the catalog's version."""
 
 
 class ReplicaRow(View):
@@ -46,6 +48,8 @@ class ReplicaRow(View):
     attempt: int
     published: bool
     exit_code: int | None = None
+    former: bool = False
+    """Of the version before the catalog's."""
 
 
 class ReplicasPage(View):
@@ -62,6 +66,8 @@ class ModelRow(View):
     wanted: int
     ready: int
     """Replicas that may take traffic."""
+    former: int = 0
+    """How many of those are of the version before the catalog's: they serve while the new one waits or rolls."""
     replicas: dict[ReplicaState, int]
     min: int
     max: int
@@ -101,6 +107,8 @@ class NodeRow(View):
     """Why it is not simply healthy."""
     cordoned: bool = False
     drained: bool = False
+    drain_left_s: float | None = None
+    """Until what finds no place elsewhere is stopped; None: there is no such moment, or it is over."""
     leaving: bool = False
     replicas: int = 0
     devices: tuple[DeviceRow, ...] = ()
@@ -165,6 +173,7 @@ def replica_row(scene: Scene, assignment: Assignment) -> ReplicaRow:
         attempt=assignment.attempt,
         published=scene.is_published(assignment.replica),
         exit_code=row.exit_code if row is not None else None,
+        former=scene.is_former(assignment),
     )
 
 
@@ -182,6 +191,7 @@ def model_row(scene: Scene, model: Model) -> ModelRow:
         state=ModelState.UNAVAILABLE if published is None else published.state,
         wanted=desired(scene.world, model, scene.now_s),
         ready=sum(1 for a in mine if scene.is_published(a.replica)),
+        former=scene.former(model.name),
         replicas=counts,
         min=model.replicas.min,
         max=model.replicas.max,
@@ -217,6 +227,7 @@ def node_row(scene: Scene, view: NodeView) -> NodeRow:
         note=view.note or ("" if seen is None else seen.inventory.problem),
         cordoned=view.cordoned,
         drained=view.drain is not None,
+        drain_left_s=None if view.drain is None else scene.left_s(view.drain.deadline_s),
         leaving=view.leaving,
         replicas=len(scene.by_node.get(node.id, ())),
         devices=tuple(device_row(scene, view, device) for device in devices[:MAX_DEVICES]),
@@ -251,4 +262,15 @@ def waiting_row(scene: Scene, waiting: Waiting) -> WaitingRow:
         text=cut(waiting.text, MAX_WAITING_CHARS),
         age_s=scene.age_s(waiting.since_s),
         left_s=scene.left_s(waiting.until_s),
+        meanwhile=_meanwhile(scene, waiting),
     )
+
+
+def _meanwhile(scene: Scene, waiting: Waiting) -> str:
+    kind, _, name = waiting.subject.partition("/")
+    former = scene.former(ModelName(name)) if kind == "model" and waiting.code not in TOLD else 0
+    return f"the version before the edit serves meanwhile, with {counted(former, 'endpoint')}" if former else ""
+
+
+TOLD = ("rolled_back", "canary")
+"""Codes of waiting entries whose text says which version serves."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from llmgw import holding, members
 from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
+from llmgw.launches import fingerprints
 from llmgw.recent import Recent
 from llmgw.sentences import counted, names_shown
 from llmgw.world import Assignment, SilenceLevel, World
@@ -97,10 +98,14 @@ def unlike_wanted(world: World, now_s: float) -> tuple[str, ...]:
     """What differs from what is wanted, in words; empty when nothing does."""
     lacking = sorted(lacking_models(world, now_s))
     stopping = sum(1 for a in world.assignments.values() if a.stop is not None)
+    rolling = sorted(rolling_models(world) - set(lacking))
     untold = sum(1 for items in world.outbox.values() if items)
     behind = sorted(routers_behind(world))
     said = (
         f"{counted(len(lacking), 'model')} without all replicas: {names_shown(lacking)}" if lacking else "",
+        f"{counted(len(rolling), 'model')} served by the version before the edit: {names_shown(rolling)}"
+        if rolling
+        else "",
         f"{counted(stopping, 'replica')} on the way out" if stopping else "",
         f"{counted(untold, 'node')} with commands outstanding" if untold else "",
         f"without the newest table: {names_shown(behind)}" if behind else "",
@@ -114,6 +119,15 @@ def lacking_models(world: World, now_s: float) -> frozenset[ModelName]:
         return frozenset()
     ready = Counter(e.models[0] for e in world.table.endpoints.values() if e.models)
     return frozenset(m.name for m in world.catalog.models if ready[m.name] < desired(world, m, now_s))
+
+
+def rolling_models(world: World) -> frozenset[ModelName]:
+    """Models with endpoints of a version that is no longer the catalog's, while the new one waits or rolls."""
+    if world.catalog is None or not world.good:
+        return frozenset()
+    prints = fingerprints(world.catalog).of
+    served = (world.assignments[r] for r in world.table.endpoints if r in world.assignments)
+    return frozenset(a.model for a in served if a.model in world.good and a.fingerprint not in prints.get(a.model, ()))
 
 
 def routers_behind(world: World) -> frozenset[RouterId]:

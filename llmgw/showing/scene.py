@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
-from llmgw.nodes import NodeState, Survey, survey
+from llmgw.launches import fingerprints
+from llmgw.nodes import NodeState, NodeView, Survey, survey
 from llmgw.replica_state import ReplicaState, derive
 from llmgw.wire import ReplicaReport
 from llmgw.world import Assignment, SilenceLevel, Waiting, World
@@ -56,6 +57,21 @@ class Scene:
     def is_published(self, replica: ReplicaId) -> bool:
         return replica in self.world.table.endpoints
 
+    def is_former(self, assignment: Assignment) -> bool:
+        """Whether it serves, or still has to go, as its model was before the catalog changed it."""
+        catalog = self.world.catalog
+        if catalog is None or assignment.unreadable or assignment.model not in self.world.good:
+            return False
+        prints = fingerprints(catalog).of.get(assignment.model)
+        return prints is not None and assignment.fingerprint not in prints
+
+    def former(self, model: ModelName) -> int:
+        """How many endpoints of a model are of the version before the catalog's."""
+        if model not in self.world.good:
+            return 0
+        mine = self.by_model.get(model, ())
+        return sum(1 for a in mine if self.is_published(a.replica) and self.is_former(a))
+
     def state(self, assignment: Assignment) -> ReplicaState:
         view = self.survey.of(assignment.node)
         level = None if view is None else LEVELS.get(view.state)
@@ -78,8 +94,23 @@ class Scene:
             f"{assignment.node} refuses it for now: {refused.text}" if refused is not None else "",
             self._held_devices(assignment) if row is None else row.reason,
             f"{assignment.node} is {view.state}: {view.note}" if view is not None and view.note else "",
+            self._serves_meanwhile(assignment),
+            self._waits_to_leave(assignment, view),
         )
         return next((text for text in said if text), "")
+
+    def _serves_meanwhile(self, assignment: Assignment) -> str:
+        if not self.is_published(assignment.replica) or not self.is_former(assignment):
+            return ""
+        waiting = self.waiting("model", assignment.model)
+        if waiting is not None and waiting.code in ("rolled_back", "canary"):
+            return "is of the last good version"
+        return "is of the version before the edit, and serves until a new one is ready"
+
+    def _waits_to_leave(self, assignment: Assignment, view: NodeView | None) -> str:
+        if view is None or not (view.drain is not None or view.leaving) or not self.is_published(assignment.replica):
+            return ""
+        return f"{assignment.node} is {'leaving' if view.leaving else 'drained'}: serves until another has its place"
 
     def _held_devices(self, assignment: Assignment) -> str:
         """Whom it waits for, when its devices are still being released."""

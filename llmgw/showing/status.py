@@ -80,9 +80,24 @@ class TaskRow(View):
 
 class DeviceState(StrEnum):
     FREE = "free"
+    CLOSED = "closed"  # unused, on a node that takes nothing: cordoned, drained, leaving or not heard
     USED = "used"  # a replica is assigned to it
     QUARANTINED = "quarantined"
     BAD = "bad"
+
+
+class DrainRow(View):
+    """A node that is being emptied."""
+
+    node: NodeId
+    age_s: float
+    """Since the order; 0 for a node that was removed and leaves."""
+    left: int
+    """Replicas that are still on it."""
+    text: str
+    """What is left, and what becomes of it."""
+    left_s: float | None = None
+    """Until what finds no place elsewhere is stopped; None: it stays, or the time is over."""
 
 
 class RunRow(View):
@@ -112,8 +127,12 @@ class Status(View):
     replicas: dict[ReplicaState, int]
     nodes: dict[NodeState, int]
     devices: int = 0
+    """All that the nodes report."""
     devices_free: int = 0
+    """Those that may be used at once."""
     device_states: Mapping[DeviceState, int] = {}
+    drains: tuple[DrainRow, ...] = ()
+    """Nodes that are being emptied, or are empty for it, oldest first."""
     routers: tuple[RouterRow, ...] = ()
     routers_total: int = 0
     last_catalog: CatalogRow | None = None
@@ -141,7 +160,7 @@ def status(world: World, recent: Recent, now_s: float, run: RunRow | None = None
     """One page about the whole fleet, at most about 64 KB."""
     scene = Scene.of(world, now_s)
     now_phase = phase(world, recent, now_s)
-    free, total = _devices(scene)
+    devices = _device_states(scene)
     routers = sorted(members.routers(world).values(), key=lambda r: r.id)
     longest = sorted(world.waiting.values(), key=lambda w: (w.since_s, w.subject))
     return _fitted(
@@ -160,9 +179,10 @@ def status(world: World, recent: Recent, now_s: float, run: RunRow | None = None
             models=dict(Counter(m.state for m in world.table.models.values())),
             replicas=dict(Counter(scene.state(a) for a in world.assignments.values())),
             nodes=dict(Counter(view.state for view in scene.survey.nodes.values())),
-            devices=total,
-            devices_free=free,
-            device_states=_device_states(scene),
+            devices=sum(devices.values()),
+            devices_free=devices.get(DeviceState.FREE, 0),
+            device_states=devices,
+            drains=_drains(scene)[:SHOWN],
             routers=tuple(router_row(scene, r) for r in routers[:SHOWN_ROUTERS]),
             routers_total=len(routers),
             last_catalog=_last_catalog(recent.last_catalog),
@@ -182,7 +202,7 @@ def status(world: World, recent: Recent, now_s: float, run: RunRow | None = None
     )
 
 
-_LISTS = ("refusals", "events", "tasks", "waiting", "warnings", "routers")
+_LISTS = ("refusals", "drains", "events", "tasks", "waiting", "warnings", "routers")
 
 
 def _fitted(made: Status) -> Status:
@@ -196,12 +216,6 @@ def _fitted(made: Status) -> Status:
         shortened = tuple(sorted({*made.shortened, longest}))
         made = made.model_copy(update={longest: kept, "shortened": shortened})
     return made
-
-
-def _devices(scene: Scene) -> tuple[int, int]:
-    """Free and all devices that the nodes report."""
-    seen = [d for view in scene.survey.nodes.values() if view.seen is not None for d in view.seen.inventory.devices]
-    return sum(1 for d in seen if d.id not in scene.by_device), len(seen)
 
 
 def _device_states(scene: Scene) -> dict[DeviceState, int]:
@@ -218,7 +232,33 @@ def _device_state(scene: Scene, view: NodeView, device: Device) -> DeviceState:
         return DeviceState.QUARANTINED
     if device.health is not DeviceHealth.OK:
         return DeviceState.BAD
-    return DeviceState.USED if scene.by_device.get(device.id) else DeviceState.FREE
+    if scene.by_device.get(device.id):
+        return DeviceState.USED
+    is_open = view.judges and not (view.cordoned or view.leaving or view.drain is not None)
+    return DeviceState.FREE if is_open else DeviceState.CLOSED
+
+
+def _drains(scene: Scene) -> tuple[DrainRow, ...]:
+    emptied = [v for v in scene.survey.nodes.values() if v.drain is not None or v.leaving]
+    rows = (_drain(scene, view) for view in emptied)
+    return tuple(sorted(rows, key=lambda row: (-row.age_s, row.node)))
+
+
+def _drain(scene: Scene, view: NodeView) -> DrainRow:
+    mine, drain = scene.by_node.get(view.node.id, ()), view.drain
+    names = names_shown([a.replica for a in mine])
+    left_s = None if drain is None else scene.left_s(drain.deadline_s)
+    if not mine:
+        text = "nothing is left on it"
+    elif drain is None or drain.deadline_s is None:
+        text = f"{counted(len(mine), 'replica')} left ({names}); what finds no place elsewhere stays"
+    elif left_s is None:
+        text = f"{counted(len(mine), 'replica')} left ({names}); its deadline is over, so they are stopped"
+    else:
+        end = f"what finds no place elsewhere is stopped in {lasting(left_s)}"
+        text = f"{counted(len(mine), 'replica')} left ({names}); {end}"
+    age_s = 0.0 if drain is None else scene.age_s(drain.since_s)
+    return DrainRow(node=view.node.id, age_s=age_s, left=len(mine), text=cut(text), left_s=left_s)
 
 
 def router_row(scene: Scene, router: Router) -> RouterRow:
@@ -264,7 +304,7 @@ def _phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
         case Phase.NO_CATALOG:
             return "nothing is wanted yet: `llmgw apply FILE` gives the fleet its catalog"
         case Phase.HELD:
-            return "" if scene.world.held is None else scene.world.held.text
+            return "a catalog waits for a confirmation, and the one in force goes on"
         case Phase.CONVERGING:
             return "; ".join(unfinished(scene.world, scene.now_s))
         case Phase.DEGRADED:

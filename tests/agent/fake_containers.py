@@ -122,6 +122,15 @@ def inspect(folder: Path, words: list[str]) -> int:
     return missing
 
 
+def kill(folder: Path, words: list[str]) -> int:
+    with contextlib.suppress(OSError):
+        if pid := read(folder, words[-1]).get("pid"):
+            os.kill(pid, signal.SIGKILL)
+            return 0
+    print(f"Error: cannot kill container: {words[-1]}", file=sys.stderr)
+    return 1
+
+
 def rm(folder: Path, words: list[str]) -> int:
     name = words[-1]
     try:
@@ -166,7 +175,7 @@ def main() -> int:
     if verb == "attach":
         name = words[-1]
         return attach(folder, name, (folder / f"{name}.log").stat().st_size)
-    return {"run": run, "ps": ps, "inspect": inspect, "rm": rm}[verb](folder, words)
+    return {"run": run, "ps": ps, "inspect": inspect, "kill": kill, "rm": rm}[verb](folder, words)
 
 
 if __name__ == "__main__":

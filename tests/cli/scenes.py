@@ -5,12 +5,13 @@ from pathlib import Path
 
 from cli.listings import LISTINGS
 from llmgw.catalog import Catalog, catalog_digest
-from llmgw.ids import NodeId, RouterId
+from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import Recent, Refusal
 from llmgw.table import build
 from llmgw.wire import Device, DeviceHealth, Inventory, ModelState, WeightsReport
 from llmgw.world import (
+    Drain,
     Event,
     InputKind,
     RouterFacts,
@@ -19,12 +20,19 @@ from llmgw.world import (
     StopCause,
     StopIntent,
     Waiting,
+    Wishes,
     World,
 )
 from tests.cli.fleets import Command, WorldFleet
 from tests.core.worlds import FLEET, INSTALLATION, NOW, assignment, endpoint, row, seen, table_model
 
-PAGES = ("status", *LISTINGS, "explain model/organisation/model-with-a-long-name-72b-instruct", "explain gpu-rack1-07")
+PAGES = (
+    "status",
+    *LISTINGS,
+    "explain model/organisation/model-with-a-long-name-72b-instruct",
+    "explain gpu-rack1-07",
+    "explain gpu-rack2-11",
+)
 WIDTHS = (80, 140)
 LONG = "organisation/model-with-a-long-name-72b-instruct"
 
@@ -82,8 +90,15 @@ def troubled() -> World:
     )
     models = [table_model(LONG), table_model("llama", ModelState.UNAVAILABLE)]
     table = build(models, [endpoint("model-with-a-lo-1", LONG)])
+    drained = NodeId("gpu-rack2-11")
     return World(
         fleet=FLEET,
+        wishes=Wishes(cordoned={drained: NOW - 90}, drains={drained: Drain(NOW - 90, NOW + 510)}),
+        good={
+            ModelName(LONG): Catalog.model_validate(
+                {"models": [{"name": LONG, "profiles": [{"name": "h100-tp2", "engine": "stub"}]}]}
+            )
+        },
         installation=INSTALLATION,
         epoch=1,
         seq=10,

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from cli.progress import Arrived, Going, Progress, Stuck, progress
-from llmgw import views
+from cli.applying import PATIENCE_S
+from cli.progress import Arrived, Going, Halted, Progress, Stuck, progress
+from llmgw import kept_catalogs, views
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_digest
 from llmgw.catalog_input import expand
-from llmgw.ids import RouterId
+from llmgw.ids import ModelName, RouterId
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import Recent
 from llmgw.wire import Token
@@ -26,7 +27,7 @@ from llmgw.world import (
     Waiting,
     World,
 )
-from tests.cli.fleets import Command, Raising, WorldFleet
+from tests.cli.fleets import Command, WorldFleet
 from tests.core.worlds import NOW, catalog, model, raw_catalog, serving, world
 
 ROOT = Path(__file__).parents[2]
@@ -106,8 +107,10 @@ def test_a_bad_file_reaches_no_fleet(tmp_path: Path) -> None:
     file.write_text(BAD)
     done = Command()("apply", str(file))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1] == "nothing was sent"
-    assert len(done.stderr.splitlines()) == 3 + 2
+    assert done.stderr.splitlines()[-1] == "llmgw: nothing was sent"
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3 + 2
+    assert all(line.startswith(f"{file}:") for line in lines[:-1])  # as editors find them
 
 
 def test_an_accepted_catalog_is_told_with_generation_digest_and_differences(tmp_path: Path) -> None:
@@ -145,7 +148,35 @@ def test_a_held_catalog_ends_with_1_and_says_how_to_confirm(tmp_path: Path) -> N
     fleet = WorldFleet(running_three())
     done = Command(fleet)("apply", written(tmp_path, raw_catalog("a")))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "allow_removals" in done.stderr
+    assert done.stderr.splitlines() == [
+        "held: it removes 3 of the 4 models that run (b, c, d). Look at it with `llmgw plan`, and confirm it with "
+        "--allow-removals: sending it again is no confirmation here"
+    ]
+
+
+@pytest.mark.parametrize("command", ["apply", "rollback"])
+def test_a_job_that_tries_again_confirms_no_removal(tmp_path: Path, command: str) -> None:
+    """The fleet takes a second sending after 30 s for a confirmation: it is not sent a second time."""
+    fleet = WorldFleet(running_three())
+    file = written(tmp_path, raw_catalog("a"))
+    given = file if command == "apply" else "1"
+    fleet.kept = kept_catalogs.keep(fleet.kept, raw_catalog("a"), 1, catalog_digest(catalog("a")), NOW)
+    assert Command(fleet)("apply", file).exit_code == 1
+    assert fleet.world.held is not None
+    fleet.world = replace(fleet.world, held=replace(fleet.world.held, since_s=NOW - 300))
+    done = Command(fleet)(command, given)
+    assert (done.exit_code, len(fleet.sent)) == (1, 1)
+    assert done.stderr.startswith("llmgw: held for 5m already: it removes 3 of the 4 models that run (b, c, d). Look")
+    assert done.stderr.endswith("llmgw: nothing was sent\n")
+    assert Command(fleet)(command, given, "--allow-removals", "--no-wait").exit_code == 0
+    assert fleet.world.generation == 1
+
+
+def test_the_file_itself_may_say_that_removals_are_meant(tmp_path: Path) -> None:
+    fleet = WorldFleet(running_three())
+    assert Command(fleet)("apply", written(tmp_path, raw_catalog("a"))).exit_code == 1
+    again = written(tmp_path, {**raw_catalog("a"), "allow_removals": True})
+    assert Command(fleet)("apply", again, "--no-wait").exit_code == 0
 
 
 def test_removals_are_confirmed_by_a_flag(tmp_path: Path) -> None:
@@ -153,6 +184,15 @@ def test_removals_are_confirmed_by_a_flag(tmp_path: Path) -> None:
     done = Command(fleet)("apply", written(tmp_path, raw_catalog("a")), "--allow-removals", "--no-wait")
     assert done.exit_code == 0
     assert fleet.world.generation == 1
+
+
+def test_a_warning_is_told_once(tmp_path: Path) -> None:
+    """This command and the fleet's judging find the same ones."""
+    fleet = WorldFleet(world("qwen"))
+    sent = {**raw_catalog("qwen"), "models": [model("qwen", idle_timeout_s=60)]}
+    done = Command(fleet)("apply", written(tmp_path, sent), "--no-wait")
+    assert (done.exit_code, done.stderr.count("nothing ever stops for being idle")) == (0, 1)
+    assert done.stderr.count("warning: ") == 1
 
 
 def test_what_the_fleet_refuses_is_told_in_full(tmp_path: Path) -> None:
@@ -182,7 +222,7 @@ def lacking() -> World:
 
 
 def test_it_waits_until_everything_is_ready_and_tells_each_change_once(tmp_path: Path) -> None:
-    fleet = WorldFleet(lacking(), lacking(), in_force(serving("qwen")))
+    fleet = WorldFleet(lacking(), lacking(), lacking(), in_force(serving("qwen")))
     done = Command(fleet)("apply", written(tmp_path, raw_catalog("qwen")))
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -196,6 +236,26 @@ def test_when_the_time_is_over_it_ends_with_4_and_says_what_is_missing(tmp_path:
     done = Command(WorldFleet(lacking()))("apply", written(tmp_path, raw_catalog("qwen")), "--timeout", "3s")
     assert done.exit_code == 4
     assert done.stderr.startswith("not there after 3 s: 1 model without all replicas: qwen;")
+
+
+def test_what_nothing_present_will_mend_ends_soon_with_1_and_tells_why_once(tmp_path: Path) -> None:
+    command = Command(WorldFleet(given_up(lacking(), "no_place")))
+    done = command("apply", written(tmp_path, raw_catalog("qwen")))
+    assert done.exit_code == 1
+    assert PATIENCE_S <= command.now_s < 2 * PATIENCE_S
+    assert done.stdout.splitlines() == ["unchanged: equal to the catalog in force"]
+    assert done.stderr.splitlines() == [
+        "nothing more comes by itself. qwen: 0 of 1 ready; given up: failed 5 times. `llmgw explain qwen` says more; "
+        "the catalog stays in force"
+    ]
+
+
+def test_what_is_mended_within_seconds_is_waited_for(tmp_path: Path) -> None:
+    """As by a node whose devices are just coming up."""
+    short = given_up(lacking(), "no_place")
+    fleet = WorldFleet(short, short, short, short, lacking(), short, in_force(serving("qwen")))
+    done = Command(fleet)("apply", written(tmp_path, raw_catalog("qwen")))
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_ctrl_c_ends_the_waiting_not_the_catalog(tmp_path: Path) -> None:
@@ -251,6 +311,11 @@ def given_up(found: World, code: str = "failed") -> World:
     return replace(found, waiting={"model/qwen": Waiting("model/qwen", code, "given up: failed 5 times", NOW)})
 
 
+def old_version(found: World) -> World:
+    """What serves in `found` is what the catalog had before it was edited."""
+    return replace(found, good={ModelName("qwen"): catalog("qwen")})
+
+
 OTHER = Token(installation="other", fleet="main", epoch=9, seq=1)
 HEARD = {"router/edge-1": Silence(SilenceLevel.HEARD, NOW)}
 HELD = HeldCatalog("d", {}, NOW, "held: too many leave")
@@ -264,7 +329,18 @@ SCENES: dict[str, tuple[World, type[Progress], str]] = {
         "without the newest table: edge-1",
     ),
     "settling": (replace(lacking(), settling_since_s=NOW), Going, "nothing is started or stopped before"),
-    "waiting for room": (given_up(lacking(), "no_place"), Going, "model/qwen: given up"),
+    "no room": (given_up(lacking(), "no_place"), Halted, "qwen: 0 of 1 ready; given up: failed 5 times. `llmgw exp"),
+    "one without room, one on its way": (given_up(in_force(world("qwen", "llama")), "no_place"), Going, "llama, qwen"),
+    "no room for the new version": (
+        given_up(old_version(in_force(serving("qwen"))), "no_place"),
+        Halted,
+        "qwen: 0 of 1 ready; given up: failed 5 times; the version before the edit serves meanwhile, with 1 endpoint",
+    ),
+    "back to the last good version": (
+        given_up(old_version(in_force(serving("qwen"))), "rolled_back"),
+        Stuck,
+        "rolled back: qwen",
+    ),
     "given up": (given_up(lacking()), Stuck, "`llmgw explain qwen` says why"),
     "given up beside another that lacks": (given_up(in_force(world("qwen", "llama"))), Going, "llama, qwen"),
     "ending": (replace(lacking(), ending=True), Stuck, "everything is withdrawn"),
@@ -274,7 +350,7 @@ SCENES: dict[str, tuple[World, type[Progress], str]] = {
         Arrived,
         "a further catalog is held",
     ),
-    "not there, and a further one held": (replace(lacking(), held=HELD), Going, "held: too many leave"),
+    "not there, and a further one held": (replace(lacking(), held=HELD), Going, "a catalog waits for a confirmation"),
 }
 
 
@@ -293,6 +369,13 @@ def test_a_catalog_that_was_replaced_meanwhile_never_arrives() -> None:
 
 
 def test_a_failure_while_it_is_sent_is_told(tmp_path: Path) -> None:
-    done = Command(Raising(TimeoutError()))("apply", written(tmp_path, raw_catalog("qwen")))
+    class Deaf(WorldFleet):
+        async def _update(self, name: str, *args: object) -> Verdict:
+            raise TimeoutError
+
+        async def workers(self) -> dict[str, float]:
+            return {}
+
+    done = Command(Deaf(lacking()))("apply", written(tmp_path, raw_catalog("qwen")))
     assert done.exit_code == 4
     assert "Whether it was taken is not known" in done.stderr

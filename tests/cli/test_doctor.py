@@ -96,6 +96,29 @@ def test_no_worker_is_wrong_and_a_single_one_a_doubt(polls: dict[str, float], he
     assert code == (REFUSED if health == "wrong" else 0)
 
 
+def test_a_worker_that_asks_for_work_no_more_is_a_doubt_beside_one_that_does() -> None:
+    fleet = WatchedFleet(serving("m"))
+    fleet.polls = {"1@a": 3.0, "2@b": 200.0}
+    found = checks(of(fleet))[1]["workers"]
+    assert (found["health"], found["what"]) == (
+        "doubt",
+        "1@a asked for work within the last minute; no longer: 2@b (last 3m ago)",
+    )
+
+
+def test_a_worker_that_just_died_is_not_called_fine() -> None:
+    """Temporal remembers it for a minute: the workflow's silence says that it is gone."""
+
+    class Silent(Raising, WatchedFleet):
+        pass
+
+    fleet = Silent(TimeoutError(), polls={})
+    fleet.polls = {"1@a": 12.0, "2@b": 20.0}
+    found = checks(Command(fleet))[1]["workers"]
+    assert found["health"] == "wrong"
+    assert found["what"] == "1@a, 2@b asked for work within the last minute, and none answers"
+
+
 def test_a_fleet_whose_workflow_does_not_answer_is_wrong_and_asked_no_further() -> None:
     class Silent(Raising, WatchedFleet):
         pass
@@ -163,7 +186,7 @@ def test_an_agent_that_is_not_reached_is_wrong_while_the_others_are_told() -> No
 
     code, found = checks(Command(WatchedFleet(serving("m")), agent=agent, wall_s=NOW_S))
     assert code == REFUSED
-    assert found["node node-a"]["what"] == "not reached at http://a:7070 (refused)"
+    assert found["node node-a"]["what"] == "not reached at http://a:7070: nothing listens there"
     assert found["node node-b"]["health"] == "fine"
 
 
@@ -254,7 +277,15 @@ def test_a_token_file_is_read_and_its_rights_are_looked_at(tmp_path: Path) -> No
     assert machine(LLMGW_TOKEN_FILE=str(file))["token file"] == Checked("token file", Health.FINE, "2 tokens")
 
 
-def test_engines_on_the_path_are_named(tmp_path: Path) -> None:
+def test_an_engine_beside_this_python_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    (tmp_path / "llama-server-vulkan").write_text("")
+    found = machine(PATH=str(tmp_path / "nowhere"))["engines"]
+    assert (found.health, found.what.split(" beside")[0]) == (Health.FINE, "llama-server-vulkan")
+
+
+def test_engines_on_the_path_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
     assert machine(PATH=str(tmp_path))["engines"].health is Health.DOUBT
     program = tmp_path / "llama-server"
     program.write_text("#!/bin/sh\n")

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import ValidationError
 from temporalio.client import WorkflowQueryFailedError
@@ -23,6 +24,8 @@ from cli.processes import PROCESSES
 from llmgw.catalog import Catalog
 from llmgw.world import World
 from tests.cli.fleets import Command, Raising, WorldFleet
+from tests.cli.scenes import troubled
+from tests.core.test_any_catalog import NOT_OURS
 from workflows.client import UnreachableError
 
 ROOT = Path(__file__).parents[2]
@@ -236,6 +239,46 @@ def test_a_mistake_of_ours_shows_its_traceback_when_asked_to(monkeypatch: pytest
 )
 def test_wrong_usage_ends_with_2(line: str) -> None:
     assert Command()(*line.split()).exit_code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import lama-swap x", "there is no 'lama-swap': did you mean \"llama-swap\"?"),
+        ("import nothing x", "there is no 'nothing': write one of gpustack, llama-swap, kubeai"),
+        ("doctor nope", "there is no 'nope': write one of all, machine, fleet"),
+        ("logs x -n many", "it must be a whole number, such as 2"),
+        ("logs x -n -1", "it must be at least 0"),
+        ("show 0", "it must be at least 1"),
+        ("scale m x", "it must be a whole number, such as 2"),
+    ],
+)
+def test_a_wrong_value_is_told_in_our_words(line: str, said: str) -> None:
+    done = Command(columns=200)(*line.split())
+    assert done.exit_code == USAGE
+    assert said in " ".join(done.stderr.split())
+
+
+def test_no_option_of_any_command_tells_the_checkers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is not text, given something that it cannot be."""
+    monkeypatch.chdir(tmp_path)  # one of them writes a file
+    tried = 0
+    for words in OWN:
+        command = COMMANDS[words]
+        needed = ["1" for p in command.params if p.param_type_name == "argument" and p.required]
+        for option in (p for p in command.params if p.param_type_name == "option" and not getattr(p, "is_flag", False)):
+            for value in ("z z", "-1", "1e999"):
+                whole = Command(WorldFleet(troubled()), agent=lambda _: httpx.Response(404), columns=200)
+                done = whole(*words, f"{option.opts[0]}={value}", *needed)
+                tried += 1
+                assert NOT_OURS.search(done.stderr) is None, (words, option.opts, done.stderr)
+    assert tried > 50
+
+
+@pytest.mark.parametrize("words", ["", "apply", "nodes", "nodes add", "status"])
+def test_help_has_a_short_flag_too(words: str) -> None:
+    short, long = Command()(*words.split(), "-h"), Command()(*words.split(), "--help")
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:

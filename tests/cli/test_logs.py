@@ -7,9 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from llmgw.world import World
+from llmgw.catalog import Catalog
+from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
+from llmgw.world import Failure, World
 from tests.cli.fleets import Command, WorldFleet
-from tests.core.worlds import assignment, serving
+from tests.core.worlds import NOW, assignment, model, raw_catalog, serving
 
 
 def agent(*parts: str, asked: list[httpx.Request] | None = None) -> Callable[[httpx.Request], httpx.Response]:
@@ -69,6 +71,49 @@ def test_a_replica_that_is_gone_is_asked_for_at_its_node() -> None:
     done = Command(WorldFleet(two_of_qwen()), agent("x", asked=asked))("logs", "old-1", "--node", "node-b")
     assert done.exit_code == 0
     assert [str(r.url) for r in asked] == ["http://b:7070/v1/replicas/old-1/logs?lines=100"]
+
+
+def failed() -> World:
+    """qwen has an alias and no replica; its second attempt failed on node-b a minute ago."""
+    words = ("loading weights", "torch.OutOfMemoryError: CUDA out of memory")
+    text = "the engine ended with exit code 1"
+    failure = Failure(
+        ReplicaId("qwen-7"), NodeId("node-b"), Fingerprint("f"), NOW - 60, False, 1, text, log_tail=words, attempt=2
+    )
+    found = serving("llama")
+    entry = {"models": [model("qwen", aliases=["chat"]), model("llama", aliases=["small"]), model("calm")]}
+    catalog = Catalog.model_validate({**raw_catalog(), **entry})
+    return replace(found, catalog=catalog, failures={ModelName("qwen"): (failure,)})
+
+
+def test_an_alias_means_its_model() -> None:
+    asked: list[httpx.Request] = []
+    Command(WorldFleet(failed()), agent("x", asked=asked))("logs", "small")
+    assert [r.url.path for r in asked] == ["/v1/replicas/llama-1/logs"]
+
+
+@pytest.mark.parametrize("subject", ["qwen-7", "qwen", "chat", "model/qwen", "replica/qwen-7"])
+def test_of_what_failed_and_is_gone_its_node_is_asked_for_the_whole_log(subject: str) -> None:
+    asked: list[httpx.Request] = []
+    done = Command(WorldFleet(failed()), agent("all of it\n", asked=asked))("logs", subject)
+    assert (done.exit_code, done.stdout) == (0, "all of it\n")
+    assert [str(r.url) for r in asked] == ["http://b:7070/v1/replicas/qwen-7/logs?lines=100"]
+    assert done.stderr == "qwen-7 is gone; it failed on node-b 1m ago: the engine ended with exit code 1\n"
+
+
+def test_where_the_node_does_not_have_it_any_more_the_remembered_lines_are_shown() -> None:
+    answer = httpx.Response(404, json={"code": "invalid", "message": "no log of replica 'qwen-7' on node 'node-b'"})
+    done = Command(WorldFleet(failed()), lambda _: answer)("logs", "qwen")
+    assert done.exit_code == 0
+    assert done.stdout == "loading weights\ntorch.OutOfMemoryError: CUDA out of memory\n"
+    assert "no log of replica 'qwen-7'" in done.stderr
+    assert done.stderr.endswith("the last lines that the fleet remembers:\n")
+
+
+def test_a_model_without_replicas_and_failures_is_told_so() -> None:
+    done = Command(WorldFleet(failed()))("logs", "calm")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "calm has no replica now, and no failed attempt of it is remembered: `llmgw explain calm`" in done.stderr
 
 
 UNKNOWN = {

@@ -162,7 +162,7 @@ def refused(_: httpx.Request) -> httpx.Response:
 
 
 AGENTS: dict[str, tuple[Any, int, str]] = {
-    "away": (refused, 3, "no agent answers at http://n:1/v1/state (connection refused)"),
+    "away": (refused, 3, "no agent answers at http://n:1/v1/state: nothing listens there. Is it running"),
     "something else": (lambda _: httpx.Response(200, text="<html>"), 3, "is no agent"),
     "another token": (lambda _: httpx.Response(401, json={"message": "who?"}), 1, "give --token-file"),
     "a refusal": (lambda _: httpx.Response(503, json={"message": "not yet"}), 1, "the agent answers 503: not yet"),

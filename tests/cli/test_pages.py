@@ -1,15 +1,19 @@
 """What the looking commands print: pages that were looked at, within the terminal's width, the same for programs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from cli.looking import LISTED
-from llmgw.world import World
+from llmgw.plan import Judgement, Verdict
+from llmgw.recent import Recent
+from llmgw.world import HeldCatalog, InputKind, Pause, Waiting, Wishes, World
 from tests.cli.fleets import QUERIES, Command, Raising, WorldFleet
 from tests.cli.scenes import LONG, PAGES, WIDTHS, golden, golden_file, page, recent, troubled
+from tests.core.worlds import NOW, serving
 
 EMPTY = World(fleet="main", installation="i", epoch=1, seq=0)
 AGAIN = "python -m tests.cli.scenes writes the pages anew: look at them"
@@ -63,6 +67,30 @@ def test_json_has_every_row_of_every_page(words: str, query: str) -> None:
     first = QUERIES[query](fleet).model_dump(mode="json")
     assert len(rows) == first["total"]
     assert rows[: len(first[query])] == first[query]
+
+
+HELD = "held: it removes 3 of the 4 models that run (b, c, d). To confirm, send it again after 30 s"
+
+
+def test_a_held_catalog_is_told_once() -> None:
+    held = HeldCatalog("d" * 32, {}, NOW - 20, HELD)
+    fleet = replace(serving("a", "b", "c", "d"), held=held, waiting={"fleet": Waiting("fleet", "held", HELD, NOW - 20)})
+    last = Verdict(arrival=1, kind=InputKind.CATALOG, name="apply-catalog", judgement=Judgement.HELD, text=HELD)
+    told = Command(WorldFleet(fleet, recent=Recent(last_catalog=last)))("status").stdout
+    assert told.count("it removes 3 of the 4 models") == 1
+    assert told.count("confirm it with --allow-removals") == 1
+    assert "send it again after" not in told, "that is how signals confirm it"
+
+
+def test_what_the_whole_fleet_waits_for_is_told_once() -> None:
+    paused = replace(
+        serving("a"),
+        wishes=Wishes(pause=Pause(NOW - 60, reason="maintenance")),
+        waiting={"fleet": Waiting("fleet", "hold", "paused by an operator (maintenance)", NOW - 60)},
+    )
+    told = Command(WorldFleet(paused))("status").stdout
+    assert told.count("maintenance") == 1
+    assert told.count("`llmgw resume`") == 1
 
 
 @pytest.mark.parametrize("words", ["status", *LISTED, "nodes", "routers"])

@@ -44,7 +44,10 @@ def edited(tmp_path: Path, fleet: WorldFleet) -> str:
 def test_a_plan_is_a_tree_with_its_hash(fleet: WorldFleet, edited: str) -> None:
     done = Command(fleet, columns=140)("plan", edited)
     assert done.exit_code == 0
-    assert "What it leads to: 1 to start, 1 to stop, 3 to move, 1 to replace" in done.stdout
+    assert done.stdout.splitlines()[0] == (
+        "What it leads to: 1 to start, 1 to stop, 3 to move, 1 to replace. "
+        "1 model would wait for want of a place: huge."
+    )
     assert "├── llama  leaves; 1 endpoint withdrawn at once" in done.stdout
     assert "big  3 → 3 endpoints, never fewer than 2" in done.stdout
     assert "hf://org/big on " in done.stdout
@@ -53,6 +56,20 @@ def test_a_plan_is_a_tree_with_its_hash(fleet: WorldFleet, edited: str) -> None:
     found = json.loads(Command(fleet)("plan", edited, "--json").stdout)
     told = " ".join(done.stdout.split())  # a long path may take a line of its own
     assert told.endswith(f"As it is shown here: llmgw apply {edited} --plan {found['hash']}")
+
+
+def test_what_would_wait_is_told_first_though_nothing_else_would_be_done(fleet: WorldFleet, tmp_path: Path) -> None:
+    """Two that are too large, and an edit that finds no room: what is there goes on as it was."""
+    file = tmp_path / "catalog.yaml"
+    large = (model("huge", devices=4), model("vast", devices=9))
+    file.write_text(yaml.safe_dump(catalog(running(*MODELS, nodes="abcd"), *MODELS, *large)))
+    lines = Command(fleet, columns=140)("plan", str(file)).stdout.splitlines()
+    assert lines[0] == "Nothing would be started or stopped. 2 models would wait for want of a place: huge, vast."
+    edit = (*MODELS[:1], model("single", devices=5), MODELS[2])
+    file.write_text(yaml.safe_dump(catalog(running(*MODELS, nodes="abcd"), *edit)))
+    done = Command(fleet, columns=140)("plan", str(file))
+    assert done.stdout.splitlines()[0].endswith("1 model would wait for want of a place: single.")
+    assert "single  1 → 1 endpoint, 1 of them still as before the edit" in done.stdout
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
@@ -110,12 +127,41 @@ def test_kept_catalogs_are_listed_shown_and_compared(fleet: WorldFleet) -> None:
     assert [m["name"] for m in shown["models"]] == ["llama"]
     assert list(shown) == ["nodes", "routers", "models"]  # as it was written, without the confirmation
     assert json.loads(command("show", "1", "--json").stdout) == shown
-    assert command("diff", "1", "2").stdout == "+ model big added\n+ model single added\n"
-    assert command("diff", "1").stdout == "- model big removed\n- model single removed\n"
-    assert command("diff", "2").stdout == "no difference\n"
+    assert command("diff", "1", "2").stdout == "generation 1 → generation 2\n+ model big added\n+ model single added\n"
+    assert command("diff", "1").stdout == (
+        "the catalog in force → generation 1\n- model big removed\n- model single removed\n"
+    )
+    assert command("diff", "2").stdout == "the catalog in force → generation 2\nno difference\n"
     done = command("show", "7")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "generation 7 is not kept; kept are: 2, 1" in done.stderr
+
+
+def test_two_files_are_compared_without_a_fleet_from_old_to_new(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text(yaml.safe_dump({"models": [model("llama"), model("qwen")]}))
+    new.write_text(yaml.safe_dump({"models": [model("llama", 2)]}))
+    nowhere = Command(fleet=None)
+    assert nowhere("diff", str(old), str(new)).stdout.splitlines() == [
+        f"{old} → {new}",
+        "~ model llama: replicas 1 → 2",
+        "- model qwen removed",
+    ]
+    assert nowhere("diff", str(new), str(old)).stdout.splitlines()[1:] == [
+        "~ model llama: replicas 2 → 1",
+        "+ model qwen added",
+    ]
+    assert nowhere("diff", str(old), "-", stdin=old.read_text()).stdout.endswith("→ standard input\nno difference\n")
+    assert nowhere.targets == []
+
+
+def test_every_form_of_a_difference_goes_the_same_way(fleet: WorldFleet, edited: str) -> None:
+    """In force → file says what `apply` would change, generation → file and in force → generation alike."""
+    command = Command(fleet)
+    assert "+ model huge added" in command("diff", edited).stdout
+    assert "+ model huge added" in command("diff", "2", edited).stdout
+    assert "- model huge removed" in command("diff", edited, "2").stdout
+    assert "- model single removed" in command("diff", "1").stdout
 
 
 def test_going_back_is_a_new_catalog_and_takes_no_old_confirmation_along(fleet: WorldFleet) -> None:

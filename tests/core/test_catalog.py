@@ -64,7 +64,7 @@ def test_differences_name_each_field_before_and_after() -> None:
     )
     assert [str(difference) for difference in differences(old, new)] == [
         "alias chat: a → b",
-        'model a: aliases ["chat"] → default',
+        'model a: aliases ["chat"] → absent',
         'model a: profile p args ["x"] → ["x",""]',
         "model a: profile p env.E 1 → 2",
         "model a: profile r absent → engine stub",
@@ -72,7 +72,20 @@ def test_differences_name_each_field_before_and_after() -> None:
         "model b added",
         "model gone removed",
         "node n: url http://n:1 → http://n:2",
-        "policy: settle_s default → 30",
+        "policy: settle_s 60 (default) → 30",
+    ]
+
+
+def test_what_was_not_written_is_told_by_its_default() -> None:
+    new = model("m", profile(weight=50, host_memory="4GiB"), spread_zones=True, idle_timeout_s=60, priority=3)
+    edited = accepted({"models": [new], "policy": {"max_loading_per_node": 8}, "nodes": []})
+    assert [str(d) for d in differences(accepted({"models": [model("m", profile())]}), edited)] == [
+        "model m: idle_timeout_s absent → 60",
+        "model m: priority 0 (default) → 3",
+        "model m: profile p host_memory absent → 4096",
+        "model m: profile p weight 100 (default) → 50",
+        "model m: spread_zones false (default) → true",
+        "policy: max_loading_per_node 2 (default) → 8",
     ]
 
 

@@ -5,9 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from llmgw import batches, stopping
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
 from llmgw.plan import Plan
 from llmgw.wire import RefusalCode, Token
+from llmgw.world import Outgoing, OutgoingKind, StopCause, StopIntent
 from sim.fleet import SimFleet
 
 from .fleets import catalog, fleet, ids, model, of, only, places, published, running, state, why
@@ -416,6 +418,54 @@ def test_requests_in_flight_hold_a_stop_until_they_end_or_the_limit() -> None:
         assert ids(f, "m") == set()
 
 
+@pytest.mark.parametrize(
+    ("cause", "waited_s", "left_s"),
+    [
+        (StopCause.SURPLUS, 0.0, 50.0),
+        (StopCause.CHANGED, 20.0, 30.0),
+        (StopCause.REMOVED, 70.0, 0.0),
+        (StopCause.FAILED, 0.0, 0.0),
+        (StopCause.REPLACED, 0.0, 0.0),
+    ],
+)
+def test_an_engine_may_go_on_with_what_no_router_knows_of_for_what_is_left_of_its_limit(
+    cause: StopCause, waited_s: float, left_s: float
+) -> None:
+    f = running(model("m"), policy={"drain_limit_s": 50.0})
+    assignment = only(f, "m")
+    assert stopping.drain_left_s(f.world, assignment) == 0.0, "it is not to be stopped"
+    stop = StopIntent(cause, "", f.now_s, 1, commanded=True, commanded_s=f.now_s + waited_s)
+    stopped = replace(assignment, stop=stop)
+    assert stopping.drain_left_s(f.world, stopped) == left_s
+    outgoing = (Outgoing(OutgoingKind.STOP, assignment.replica),)
+    world = replace(f.world, assignments={assignment.replica: stopped}, outbox={assignment.node: outgoing})
+    call = batches.for_node(world, assignment.node)
+    assert call is not None
+    assert [order.drain_s for order in call.stops] == [left_s]
+
+
+def test_a_stop_waits_for_a_router_that_came_back_with_an_older_table() -> None:
+    """What it once acknowledged says nothing of what it picks now."""
+    f = running(model("m"), model("k"), policy={"removal_grace_s": 5.0})
+    [replica] = published(f, "m")
+    router = f.routers[R1]
+    older, token = router.table, router.token
+    shape(f, models=[model("k")], policy={"removal_grace_s": 5.0})
+    assert replica not in router.table.endpoints, "withdrawn at once, stopped later"
+    f.run(4.9)
+    f.delay = lambda: 1.0
+    router.table, router.token = older, token
+    router.restart()
+    router.begin(replica)
+    f.run(0.5)
+    assert "until r1 has taken it out" in why(f, f"replica/{replica}")
+    f.run(30)
+    assert "in flight at r1" in why(f, f"replica/{replica}")
+    router.end(replica)
+    f.run(5)
+    assert ids(f, "m") == set()
+
+
 def test_what_means_nothing_to_a_running_engine_restarts_nothing() -> None:
     f = running(model("m", profile={"weight": 10}))
     starts = [list(n.starts) for n in f.nodes.values()]
@@ -630,6 +680,22 @@ def test_carrying_over_changes_nothing() -> None:
     f.run(100)
     assert [n.starts for n in f.nodes.values()] == starts
     assert f.world.table.digest == table
+
+
+def test_carrying_over_does_not_forget_requests_in_flight() -> None:
+    """The first plan of a run comes before its first observation: what a stop waits for has to be carried."""
+    f = running(model("m"), model("k"), policy={"removal_grace_s": 0.0, "drain_limit_s": 50.0})
+    [replica] = published(f, "m")
+    f.routers[R1].begin(replica)
+    shape(f, models=[model("k")], policy={"removal_grace_s": 0.0, "drain_limit_s": 50.0})
+    f.run(5)
+    f.carry_over()
+    f.run(20)
+    assert "in flight at r1" in why(f, f"replica/{replica}")
+    assert ids(f, "m") == {replica}
+    f.routers[R1].end(replica)
+    f.run(5)
+    assert ids(f, "m") == set(), "what was carried gives way to what is seen"
 
 
 def test_a_node_not_heard_since_carrying_over_keeps_its_published_routes() -> None:

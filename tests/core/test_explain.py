@@ -191,11 +191,106 @@ def behind() -> World:
     return replace(plain(), routers={RouterId("edge-1"): facts})
 
 
+def with_device(node: str, *kinds: str, memory_mib: int = 81_559) -> Inventory:
+    devices = (
+        Device(id=DeviceId(f"GPU-{node}-{i}"), index=i, kind=kind, memory_mib=memory_mib)
+        for i, kind in enumerate(kinds)
+    )
+    return Inventory(devices=tuple(devices))
+
+
+def asks(**profile: object) -> World:
+    """qwen has no place; node-a (pool default, rack=1) has two H100, node-b (pool edge) one L4."""
+    text = "cpu needs what it asks for: no node has it"
+    entry = {"name": "qwen", "profiles": [{"name": "cpu", "engine": "stub", **profile}]}
+    nodes = [
+        {"id": "node-a", "url": "http://a:7070", "labels": {"rack": "1"}},
+        {"id": "node-b", "url": "http://b:7070", "pool": "edge"},
+    ]
+    raw = {**raw_catalog(), "nodes": nodes, "pools": [{"name": "edge"}], "models": [entry]}
+    return replace(
+        plain(),
+        catalog=Catalog.model_validate(raw),
+        assignments={},
+        table=build([table_model("qwen", ModelState.UNAVAILABLE)], []),
+        seen={
+            NodeId("node-a"): seen("node-a", inventory=with_device("node-a", *["NVIDIA H100 80GB HBM3"] * 2)),
+            NodeId("node-b"): seen("node-b", inventory=with_device("node-b", "NVIDIA L4", memory_mib=23_034)),
+        },
+        waiting={"model/qwen": Waiting("model/qwen", "no_place", text, NOW - 60)},
+    )
+
+
+def device(**fields: object) -> list[dict[str, object]]:
+    return [{"count": 1, **fields}]
+
+
+def edited() -> World:
+    """The version before an edit serves; the new one has no place."""
+    start = plain()
+    return replace(
+        start,
+        good={ModelName("qwen"): start.catalog or Catalog()},
+        waiting={"model/qwen": Waiting("model/qwen", "no_place", "cpu needs 4 × h100: no node has it", NOW - 60)},
+    )
+
+
+def moving() -> World:
+    """node-a is drained: one of its replicas leaves, one waits for a place, one for its successor to load."""
+    start = drained()
+    stop = StopIntent(StopCause.DRAINED, "node-a is drained", NOW - 30, 4)
+    here = [assignment("qwen-1", "qwen"), assignment("llama-1", "llama"), assignment("old-7", "qwen", stop=stop)]
+    coming = assignment("qwen-2", "qwen", node="node-b", created_s=NOW - 20)
+    loads = row("qwen-2", "qwen", EngineState.LOADING)
+    return replace(
+        start,
+        catalog=Catalog.model_validate(raw_catalog("qwen", "llama")),
+        assignments={a.replica: a for a in (*here, coming)},
+        table=build(
+            [table_model("qwen"), table_model("llama")], [endpoint("qwen-1", "qwen"), endpoint("llama-1", "llama")]
+        ),
+        seen={**start.seen, NodeId("node-b"): seen("node-b", loads)},
+        waiting={"model/llama": Waiting("model/llama", "no_place", "cpu needs a node: 1 node draining", NOW - 50)},
+    )
+
+
+def emptied() -> World:
+    return replace(drained(), assignments={}, table=build([], []), outbox={})
+
+
+def cordoned() -> World:
+    return replace(plain(), wishes=Wishes(cordoned={NodeId("node-a"): NOW - 60}))
+
+
+def falling_silent() -> World:
+    levels = {"node/node-a": Silence(SilenceLevel.SUSPECT, NOW - 25)}
+    return replace(plain(), silence=levels, troubles={"node/node-a": "no beat"}, table=build([], []))
+
+
+def lost_and_replaced() -> World:
+    start = silent()
+    both = {
+        **start.assignments,
+        ReplicaId("llama-1"): assignment("llama-1", "llama"),
+        ReplicaId("qwen-2"): assignment("qwen-2", "qwen", node="node-b"),
+    }
+    text = "cpu needs a node: 1 node lost"
+    return replace(
+        start,
+        catalog=Catalog.model_validate(raw_catalog("qwen", "llama")),
+        assignments=both,
+        seen={**start.seen, NodeId("node-b"): seen("node-b", row("qwen-2", "qwen"))},
+        table=build([table_model("qwen")], [endpoint("qwen-2", "qwen")]),
+        waiting={"model/llama": Waiting("model/llama", "no_place", text, NOW - 15)},
+    )
+
+
 CASES: list[tuple[str, Callable[[], World], str]] = [
     ("a model that is as wanted", plain, "model/qwen"),
     ("a model that backs off", two_profiles, "qwen"),
     ("a model by its alias", two_profiles, "chat"),
     ("a model that was given up", failed_for_good, "qwen"),
+    ("a replica that failed and is gone", two_profiles, "qwen-0"),
     ("a model that left", left_the_catalog, "model/qwen"),
     ("a replica that is as wanted", plain, "replica/qwen-1"),
     ("a replica on its second profile", two_profiles, "qwen-1"),
@@ -209,6 +304,23 @@ CASES: list[tuple[str, Callable[[], World], str]] = [
     ("a node that is drained", drained, "node-a"),
     ("a node that is lost", silent, "node-a"),
     ("a node of somebody else", foreign, "node-a"),
+    ("a model whose new version has no place", edited, "qwen"),
+    ("a replica of the version before the edit", edited, "qwen-1"),
+    ("a kind that nothing is of", lambda: asks(accelerators=device(kind="h10")), "qwen"),
+    ("a kind that sounds like nothing there", lambda: asks(accelerators=device(kind="gaudi")), "qwen"),
+    ("a kind that another pool has", lambda: asks(accelerators=device(kind="L4")), "qwen"),
+    ("more memory than there is", lambda: asks(accelerators=device(kind="h100", memory="141GiB")), "qwen"),
+    ("more devices than a node has", lambda: asks(accelerators=device(kind="h100", count=8)), "qwen"),
+    ("a label that no node has", lambda: asks(labels={"rack": "2"}), "qwen"),
+    ("a label that nobody knows", lambda: asks(labels={"row": "2"}), "qwen"),
+    ("a list of strangers", lambda: asks(nodes=["node-x"]), "qwen"),
+    ("what is only taken at present", lambda: asks(accelerators=device(kind="h100", count=2)), "qwen"),
+    ("a node that is being drained", moving, "node-a"),
+    ("a replica that waits to leave", moving, "llama-1"),
+    ("a node that is drained and empty", emptied, "node-a"),
+    ("a node that is cordoned", cordoned, "node-a"),
+    ("a node that falls silent", falling_silent, "node-a"),
+    ("a lost node whose models run elsewhere or wait", lost_and_replaced, "node-a"),
     ("a router that lags", behind, "edge-1"),
     ("a router that was told nothing", plain, "router/edge-1"),
     ("the fleet", two_profiles, "fleet"),
@@ -235,4 +347,5 @@ def test_sentences_end_once(title: str, make: Callable[[], World], subject: str)
     for sentence in views.explain(make(), subject, NOW).sentences:
         assert ".." not in sentence
         assert not sentence.endswith((" ", ",", ";"))
+        assert "?." not in sentence
         assert "  " not in sentence

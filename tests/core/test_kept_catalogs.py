@@ -41,11 +41,24 @@ def test_they_stay_within_their_room_and_say_which_went() -> None:
     assert len(pack(made)) < MAX_BYTES + 2_000
 
 
+def test_one_that_comes_again_takes_no_second_place() -> None:
+    """A job that applies two catalogs in turn does not push out the others."""
+    made = kept(5)
+    one, other = made.catalogs[0], made.catalogs[3]
+    for generation in range(6, 30, 2):
+        made = keep(made, one.raw(), generation, one.digest, 1.0 * generation)
+        made = keep(made, other.raw(), generation + 1, other.digest, 1.0 * generation)
+    assert [k.generation for k in made.catalogs] == [2, 3, 5, 28, 29]
+    assert [k.digest for k in made.catalogs[-2:]] == [one.digest, other.digest]
+    assert made.catalogs[-2].raw() == one.raw()
+    assert made.note() == ""
+
+
 def test_what_went_for_want_of_room_is_no_news_once_ten_have_come_since() -> None:
     made = kept(2, size=100_000)
     assert made.note()
     for generation in range(3, 16):
-        made = keep(made, {"models": []}, generation, "d", None)
+        made = keep(made, {"models": []}, generation, f"{generation:032x}", None)
     assert made.note() == ""
 
 

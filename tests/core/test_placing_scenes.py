@@ -179,6 +179,22 @@ def test_no_more_on_one_node_than_the_model_allows() -> None:
     assert "2 nodes with as many of its replicas as one may have (1)" in why(f, "model/m")
 
 
+@pytest.mark.parametrize(("replicas", "nodes", "count"), [(2, "ab", 3), (2, "ab", 4), (3, "abc", 4), (3, "abc", 6)])
+@pytest.mark.parametrize("how", ["an edit", "a restart"])
+def test_replicas_that_are_replaced_do_not_count_for_spread(replicas: int, nodes: str, count: int, how: str) -> None:
+    """Where an old one still serves is no reason to put two new ones together elsewhere."""
+    f = running(model("m", replicas), nodes=nodes, count=count)
+    old = ids(f, "m")
+    assert places(f, "m") == list(nodes)
+    if how == "an edit":
+        f.catalog(catalog(f, model("m", replicas, args=["--new"])))
+    else:
+        f.order("restart", target="m")
+    f.run(60)
+    assert not ids(f, "m") & old
+    assert places(f, "m") == list(nodes)
+
+
 def test_zones_are_filled_in_turn() -> None:
     f = fleet("abcd", count=4)
     f.catalog(catalog(f, model("m", replicas=4, spread_zones=True), zones={"a": "x", "b": "x", "c": "x", "d": "y"}))

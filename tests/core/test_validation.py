@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[object, str, str, str]] = {
         "min 3 is above max 1",
         "correct",
     ),
-    "less than no replicas": ({"models": [model(replicas=-1)]}, "models[0].replicas.min", "out of range", "at least 0"),
+    "less than no replicas": ({"models": [model(replicas=-1)]}, "models[0].replicas", "out of range", "at least 0"),
     "a unit nobody knows": (launched(host_memory="80G"), f"{AT}.host_memory", "unknown unit 'G'", "GiB"),
     "a time that is no number": (launched(start_limit_s=float("nan")), f"{AT}.start_limit_s", "", ""),
     "a number of 5000 digits": (launched(priority=10**5000), f"{AT}.priority", "out of range", "at most"),

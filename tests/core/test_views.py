@@ -143,6 +143,51 @@ def test_the_status_and_details_of_a_large_fleet_are_small(large: World) -> None
     assert len(views.fleet_table(large, NOW)) < 10_000
 
 
+def four_nodes_of_two_devices(**fields: object) -> World:
+    nodes = [{"id": name, "url": f"http://{name}:7070"} for name in ("a", "b", "c", "d")]
+    found = world("m", **fields)
+    devices = {
+        n: tuple(Device(id=DeviceId(f"GPU-{n}-{i}"), index=i, kind="h100") for i in range(2))
+        for n in ("a", "b", "c", "d")
+    }
+    return replace(
+        found,
+        catalog=Catalog.model_validate({"nodes": nodes, "models": [model("m")]}),
+        seen={NodeId(n): seen(n, inventory=Inventory(devices=devices[n])) for n in devices},
+    )
+
+
+def test_free_are_only_devices_that_may_be_used_at_once() -> None:
+    closed = Wishes(
+        cordoned={NodeId("b"): NOW - 5, NodeId("c"): NOW - 9}, drains={NodeId("c"): Drain(NOW - 9, NOW + 60)}
+    )
+    lost = {"node/d": Silence(SilenceLevel.LOST, NOW - 90)}
+    of = four_nodes_of_two_devices(wishes=closed, silence=lost)
+    made = views.status(of, Recent(), NOW)
+    assert (made.devices, made.devices_free) == (8, 2)
+    assert made.device_states == {"free": 2, "closed": 6}
+    assert views.status(replace(of, wishes=Wishes(), silence={}), Recent(), NOW).device_states == {"free": 8}
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "said", "left_s"),
+    [
+        (None, "2 replicas left (m-1, m-2); what finds no place elsewhere stays", None),
+        (NOW + 90, "2 replicas left (m-1, m-2); what finds no place elsewhere is stopped in 90 s", 90.0),
+        (NOW - 1, "2 replicas left (m-1, m-2); its deadline is over, so they are stopped", None),
+    ],
+)
+def test_a_drain_is_told_with_what_is_left_and_until_when(
+    deadline_s: float | None, said: str, left_s: float | None
+) -> None:
+    drains = Wishes(drains={NodeId("a"): Drain(NOW - 30, deadline_s), NodeId("b"): Drain(NOW - 60, deadline_s)})
+    here = {ReplicaId(r): assignment(r, "m", node="a") for r in ("m-1", "m-2")}
+    made = views.status(four_nodes_of_two_devices(wishes=drains, assignments=here), Recent(), NOW)
+    empty, left = made.drains
+    assert (empty.node, empty.left, empty.text, empty.age_s) == ("b", 0, "nothing is left on it", 60.0)
+    assert (left.node, left.left, left.text, left.left_s) == ("a", 2, said, left_s)
+
+
 def test_all_pages_of_the_table_have_its_digest(large: World) -> None:
     parts = list(pages(views.endpoints, large))
     models = [m for part in parts for m in part.models]

@@ -128,6 +128,48 @@ def test_without_any_live_router_everything_counts_as_in_use() -> None:
     assert len(ids(f, "m")) == 1
 
 
+def test_an_edit_that_lets_a_model_sleep_stops_it_only_once_it_was_idle_for_its_time() -> None:
+    f = running(model("m", 1))
+    [replica] = published(f, "m")
+    f.catalog(catalog(f, sleeper()))
+    f.run(START_S * 5)
+    assert (state(f, "m"), published(f, "m")) == ("ready", {replica})
+    assert router(f).table.models[M].idle_after_s == 60.0, "its routers watch for it from now on"
+    idle(f)
+    f.run(10)
+    assert (state(f, "m"), ids(f, "m")) == ("asleep", set())
+    asked(f, "m")
+    f.run(START_S * 2)
+    assert published(f, "m")
+
+
+def test_such_an_edit_of_several_replicas_keeps_one_until_then() -> None:
+    f = running(model("m", 3), nodes="abc")
+    f.catalog(catalog(f, model("m", {"min": 0, "max": 3}, idle_timeout_s=60.0)))
+    f.run(START_S * 5)
+    assert len(published(f, "m")) == 1
+    idle(f)
+    f.run(10)
+    assert ids(f, "m") == set()
+
+
+def test_an_edit_to_zero_stops_at_once_where_no_idle_time_or_no_room_to_wake_is_left() -> None:
+    for edited in (model("m", {"min": 0, "max": 1}), model("m", 0, idle_timeout_s=60.0)):
+        f = running(model("m", 1))
+        f.catalog(catalog(f, edited))
+        f.run(START_S)
+        assert published(f, "m") == set()
+
+
+def test_an_edit_to_zero_keeps_what_an_operator_scaled_down() -> None:
+    f = running(model("m", {"min": 1, "max": 2}))
+    f.order("scale", model="m", replicas=1)
+    f.catalog(catalog(f, sleeper()))
+    f.run(START_S)
+    assert f.world.wishes.wakes == {}
+    assert len(published(f, "m")) == 1, "the order says one"
+
+
 def test_only_what_was_woken_above_the_minimum_sleeps() -> None:
     f = running(model("m", {"min": 1, "max": 2}, idle_timeout_s=60.0))
     before = ids(f, "m")

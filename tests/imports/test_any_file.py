@@ -13,6 +13,7 @@ from llmgw.importing.account import children
 from llmgw.importing.importer import Imported, Refused, imported
 from llmgw.importing.kinds import SOURCES
 from llmgw.validation import check
+from tests.core.test_any_catalog import NOT_OURS
 from tests.effort import examples
 from tests.imports.files import FILES, foreign
 
@@ -30,8 +31,11 @@ ODD: tuple[Any, ...] = (
 def judged(kind: str, raw: object) -> Imported | Refused:
     """The outcome, which keeps every promise."""
     found = imported(kind, raw)
+    for remark in found.remarks:
+        assert NOT_OURS.search(remark.why) is None, remark
     if isinstance(found, Refused):
         assert found.finding.what
+        assert NOT_OURS.search(f"{found.finding.what} {found.finding.mend}") is None
         return found
     assert check(found.catalog, limit_bytes=MAX_COMPRESSED_BYTES).problems == ()
     assert list(found.account.untold(raw)) == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmgw.importing.account import Fate
 from llmgw.importing.importer import Imported, imported
 from tests.imports.files import PORT, accepted, changed, lost, models, of, profile
 
@@ -202,3 +203,91 @@ def test_a_command_line_is_known_by_its_program(cmd: str, engine: str, weights: 
     assert profile(found, "m")["engine"] == engine
     assert profile(found, "m")["weights"] == weights
     assert "--port" not in profile(found, "m").get("args", [])
+
+
+# --- values that the file only names -------------------------------------------------------------------------------
+
+
+def read(raw: object) -> Imported:
+    found = imported("llama-swap", raw)
+    assert isinstance(found, Imported)
+    return found
+
+
+REFERENCES = {
+    "the home folder": ("${HOME}", "FILL-IN-HOME"),
+    "the environment as newer versions name it": ("${env.MODELS}", "FILL-IN-MODELS"),
+    "a macro that nobody defines": ("${model-dir}", "FILL-IN-model-dir"),
+    "as Kubernetes writes it": ("$(MODELS)", "FILL-IN-MODELS"),
+}
+
+
+@pytest.mark.parametrize("case", REFERENCES)
+@pytest.mark.parametrize(
+    ("cmd", "engine"),
+    [("llama-server --port ${PORT} -m %s/a.gguf -ngl 9", "llama.cpp"), ("vllm serve %s/a --port ${PORT}", "vllm")],
+)
+def test_weights_that_an_environment_names_are_marked_and_the_model_stays(case: str, cmd: str, engine: str) -> None:
+    """It is there with 0 replicas; the reason names what is to be written, and never a lack of weights."""
+    reference, mark = REFERENCES[case]
+    found = read({"models": {"m": {"cmd": cmd % reference, "ttl": 60}}})
+    [model] = models(found).values()
+    [profile] = model["profiles"]
+    assert (model["replicas"], profile["engine"]) == (0, engine)
+    assert profile["weights"] == f"file:///{mark}/a{'.gguf' if engine == 'llama.cpp' else ''}"
+    told = [(r.fate, r.what, r.why) for r in found.remarks]
+    assert (Fate.CHANGED, mark, f'stands for "{reference}", which nothing expands here: write its value') in told
+    assert (Fate.ASSUMED, "", f"write what {mark} stands for, then set its replicas: 0 until then") in told
+    assert not any("no weights" in r.why for r in found.remarks)
+
+
+def test_a_program_and_an_argument_that_an_environment_names_are_marked_too() -> None:
+    cmd = "${HOME}/bin/my-server --port ${PORT} --root ${env.ROOT}/x --plain y"
+    found = read(
+        {"macros": {"bin": "${HOME}/llama-server"}, "models": {"a": {"cmd": cmd}, "b": {"cmd": "${bin} -m /m"}}}
+    )
+    own, llama = (model["profiles"][0] for model in list(models(found).values()))
+    assert own["command"] == [
+        "/FILL-IN-HOME/bin/my-server",
+        "--port",
+        "${llmgw:port}",
+        "--root",
+        "/FILL-IN-ROOT/x",
+        "--plain",
+        "y",
+    ]
+    assert (llama["executable"], llama["weights"]) == ("/FILL-IN-HOME/llama-server", "file:///m")
+    assert [model["replicas"] for model in list(models(found).values())] == [0, 0]
+
+
+def test_a_secret_that_an_environment_names_is_never_a_mark() -> None:
+    found = read({"models": {"m": {"cmd": "llama-server -m /m --api-key ${env.LLAMA_KEY} --port ${PORT}"}}})
+    [model] = models(found).values()
+    assert "FILL-IN" not in str(model)
+    assert model["profiles"][0]["secrets"] == {"LLAMA_API_KEY": "llama-api-key"}
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+SERVERS = "{a: {cmd: llama-server -m /a}, b: {cmd: llama-server -m /b}, c: {cmd: llama-server -m /c}}"
+IN_PLACES = {"as they were": "groups: %s", "as they are": "routing: {router: {use: group, settings: {groups: %s}}}"}
+
+
+@pytest.mark.parametrize("place", IN_PLACES)
+def test_members_of_a_group_that_swaps_keep_apart(place: str) -> None:
+    groups = "{big one: {members: [a, b, nobody]}, side: {swap: false, members: [c]}}"
+    found = of("llama-swap", f"models: {SERVERS}\n{IN_PLACES[place] % groups}")
+    assert {name: m.get("exclusive_group") for name, m in models(found).items()} == {
+        "a": "big-one",
+        "b": "big-one",
+        "c": None,
+    }
+    assert lost(found, "there is no model of that name")
+    assert changed(found, "side.members", "it runs beside the others where there are devices")
+
+
+def test_what_a_group_does_to_others_is_told_as_lost() -> None:
+    groups = "{g: {swap: true, exclusive: true, persistent: true, members: [a, b]}}"
+    found = of("llama-swap", f"models: {SERVERS}\ngroups: {groups}")
+    assert lost(found, "groups.g.exclusive")
+    assert lost(found, "groups.g.persistent", "replicas: {min: 1}")

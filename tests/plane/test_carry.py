@@ -71,7 +71,9 @@ def world() -> World:
             [Endpoint(id=REPLICA, url="http://h:1", models=("m",), served_name="m", engine="stub")],
         ),
         table_revision=6,
-        routers={RouterId("r"): RouterFacts(acked_revision=6, acked_seq=8, acked_digest="x")},
+        routers={
+            RouterId("r"): RouterFacts(acked_revision=6, acked_seq=8, acked_digest="x", draining=frozenset({REPLICA}))
+        },
         waiting={"model/m": Waiting("model/m", "no_place", "nowhere", 1.0)},
     )
 

@@ -88,11 +88,11 @@ def test_a_router_without_a_table_of_ours_is_seen_to_hold_none() -> None:
     assert after.routers[ROUTER].held_digest == ""
 
 
-def state(instance: str, seq: int | None) -> Observation:
+def state(instance: str, seq: int | None, draining: tuple[str, ...] = ()) -> Observation:
     held = None if seq is None else HeldTable(token=token(seq), digest=f"table-{seq}")
-    return Observation(
-        pool="p", cursor=1, routers=(RouterSeen(router=ROUTER, instance=instance, revision=1, held=held),)
-    )
+    busy = tuple(map(ReplicaId, draining))
+    seen = RouterSeen(router=ROUTER, instance=instance, revision=1, held=held, draining=busy)
+    return Observation(pool="p", cursor=1, routers=(seen,))
 
 
 def test_a_router_that_lost_its_table_while_an_answer_was_under_way_is_believed_and_not_the_answer() -> None:
@@ -103,6 +103,20 @@ def test_a_router_that_lost_its_table_while_an_answer_was_under_way_is_believed_
     assert record.published(sent, push, answer, 2.0).routers[ROUTER].held_digest == "table-11"
     wiped = record.observed(sent, state("r-2", None), 1.5)
     assert record.published(wiped, push, answer, 2.0).routers[ROUTER].held_digest == ""
+
+
+def test_requests_in_flight_count_whichever_instance_of_a_router_has_them() -> None:
+    """The new instance's state may be older than the table that it has just taken, and the answer may be the former
+    one's: a replica is without requests only when both say so."""
+    world = record.observed(WORLD, state("r-1", 9), 0.0)
+    push = PublishCall(router=ROUTER, kind="native", url="http://r", token=token(11), revision=7)
+    sent = record.pushing(world, push, 1.0)
+    anew = record.observed(sent, state("r-2", 9, draining=("m-2",)), 1.5)
+    answer = PublishAnswer(outcome=CallOutcome.ANSWERED, revision=7, digest="table-11", draining=(REPLICA,))
+    answered = record.published(anew, push, answer, 2.0)
+    assert answered.routers[ROUTER].draining == {REPLICA, "m-2"}
+    later = record.observed(answered, state("r-2", 11), 3.0)
+    assert later.routers[ROUTER].draining == frozenset()
 
 
 def test_an_older_table_counts_only_from_a_router_that_began_anew() -> None:

@@ -11,12 +11,17 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RawValue
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
 
 from llmgw.plan import Judgement
 from tests.plane.conftest import working
+from workers.control import runner
 from workflows import names
 from workflows.client import Fleet
 from workflows.ensure import FleetEndedError, ensure
+from workflows.guard import GuardInterceptor
+from workflows.reconcile import ReconcileWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
 
@@ -105,6 +110,33 @@ async def test_a_flood_of_signals_across_continue_as_new_loses_nothing(client: C
         async with asyncio.timeout(20):  # it continues as new a moment after the last verdict
             while (await fleet.handle.describe()).run_id == first.run_id:  # noqa: ASYNC110 - asked from outside
                 await asyncio.sleep(0.05)
+        await fleet.handle.terminate("the test is over")
+
+
+async def test_updates_that_never_cease_do_not_keep_a_run_from_going_on_in_a_new_one(client: Client) -> None:
+    replayer = Replayer(
+        workflows=[ReconcileWorkflow],
+        data_converter=pydantic_data_converter,
+        workflow_runner=runner(),
+        interceptors=[GuardInterceptor()],
+    )
+    async with working(client, f"ceaseless-{uuid.uuid4().hex[:8]}", max_history=100) as fleet:
+        first = await fleet.handle.describe()
+        continued = asyncio.Event()
+
+        async def ask() -> None:
+            while not continued.is_set():
+                # A verdict each time: never an error, though it may have to be asked for again.
+                assert (await fleet.apply(GOOD)).judgement in (Judgement.ACCEPTED, Judgement.UNCHANGED)
+
+        async with asyncio.timeout(120), asyncio.TaskGroup() as asking:
+            for _ in range(8):
+                asking.create_task(ask())
+            while (await fleet.handle.describe()).run_id == first.run_id:  # noqa: ASYNC110 - asked from outside
+                await asyncio.sleep(0.05)
+            continued.set()
+        history = await client.get_workflow_handle(fleet.handle.id, run_id=first.run_id).fetch_history()
+        assert (await replayer.replay_workflow(history)).replay_failure is None
         await fleet.handle.terminate("the test is over")
 
 

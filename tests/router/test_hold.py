@@ -8,7 +8,7 @@ import pytest
 
 from llmgw.wire import ModelState
 
-from .rig import Engine, Rig, model, started, watching
+from .rig import Engine, Rig, endpoint, model, started, watching
 
 ASLEEP = (model("m", "chat", state=ModelState.ASLEEP, retry_after_s=7),)
 
@@ -107,3 +107,56 @@ async def test_listing_models_is_no_ask(holding: Rig) -> None:
         async with holding.client.get(holding.url + "/v1/models") as response:
             assert response.status == 200
     assert holding.router.traffic.asks.asked == {}
+
+
+# --- endpoints that died and are still in the table ------------------------------------------------------------------
+
+
+async def behind(rig: Rig, count: int) -> None:
+    async with asyncio.timeout(10):
+        while rig.router.traffic.asks.behind != count:  # noqa: ASYNC110
+            await asyncio.sleep(0)  # likewise
+
+
+async def test_requests_for_an_engine_that_died_wait_for_what_replaces_it(holding: Rig, engine: Engine) -> None:
+    await holding.serve((model("m"), model("x")), (endpoint("m-0"),))
+    waiting = [asyncio.create_task(holding.ask("m")) for _ in range(2)]
+    await behind(holding, 2)
+    await holding.serve((model("m"), model("x", "other")), (endpoint("m-0"),), seq=2)
+    assert holding.router.traffic.asks.behind == 2, "a table that says nothing of the model changes nothing"
+    await holding.serve((model("m", state=ModelState.STARTING),), (), seq=3)
+    await held(holding, 2)
+    await holding.serve((model("m"),), (engine.endpoint(),), seq=4)
+    assert await asyncio.gather(*waiting) == [(200, {"replica": "m-1"})] * 2
+
+
+async def test_requests_go_on_at_once_where_the_next_table_has_another_endpoint(holding: Rig, engine: Engine) -> None:
+    await holding.serve((model("m"),), (endpoint("m-0"),))
+    waiting = asyncio.create_task(holding.ask("m"))
+    await behind(holding, 1)
+    await holding.serve((model("m"),), (endpoint("m-0"), engine.endpoint()), seq=2)
+    assert await waiting == (200, {"replica": "m-1"})
+
+
+async def test_a_table_that_never_comes_is_waited_for_only_shortly_and_not_by_everybody(
+    holding: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.proxy.STALE_S", 3600.0)
+    await holding.serve((model("m"),), (endpoint("m-0"),))
+    patient = [asyncio.create_task(holding.ask("m")) for _ in range(3)]
+    await behind(holding, 3)
+    assert (await holding.ask("m"))[0] == 503
+    for task in patient:
+        task.cancel()
+    await asyncio.gather(*patient, return_exceptions=True)
+    await behind(holding, 0)
+    monkeypatch.setattr("router.proxy.STALE_S", 0.0)
+    assert (await holding.ask("m"))[0] == 503
+
+
+async def test_a_model_that_leaves_while_its_engine_is_dead_is_unknown(holding: Rig) -> None:
+    await holding.serve((model("m"), model("x")), (endpoint("m-0"),))
+    waiting = asyncio.create_task(holding.ask("m"))
+    await behind(holding, 1)
+    await holding.serve((model("x"),), (), seq=2)
+    assert (await waiting)[0] == 404

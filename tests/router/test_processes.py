@@ -206,3 +206,11 @@ async def test_followers_end_with_their_keeper_and_the_next_one_has_the_port_and
         flags = ("--processes", "2", "--listen", f"127.0.0.1:{port}")
         async with process(tmp_path / "state", *flags) as second:
             assert await ask(client, second) == (200, "m-1")
+
+
+async def test_a_body_that_is_not_as_encoded_is_refused_by_every_face(several: Process, client: ClientSession) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    await put(client, several, table(1, (model("m"),), ()))
+    for method, path in (("PUT", "/v1/table"), ("POST", CHAT)):
+        async with client.request(method, several.url + path, data=b"abc", headers=headers) as answer:
+            assert answer.status == 400, await answer.text()

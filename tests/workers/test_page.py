@@ -97,6 +97,30 @@ async def test_trouble_comes_first_and_names_are_never_markup() -> None:
         await shot(page, "troubled")
 
 
+async def test_what_is_drained_and_which_version_serves_is_told() -> None:
+    async with opened(troubled()) as page:
+        await page.locator(".node").first.wait_for()
+        drains = await page.locator("#drains").inner_text()
+        assert "1 replica left (llama-2); what finds no place elsewhere is stopped in 8 min" in drains
+        assert (
+            "the version before the edit serves meanwhile, with 1 endpoint"
+            in await page.locator("#waiting").inner_text()
+        )
+        label = await page.locator("[data-key='node/gpu-rack2-11']").get_attribute("aria-label")
+        assert label is not None
+        assert label.startswith("gpu-rack2-11, healthy; draining; 0 of 3 devices unused")
+
+
+async def test_free_devices_are_those_that_may_be_used() -> None:
+    async with opened(rolling()) as page:
+        await page.locator(".node").first.wait_for()
+        numbers = await page.locator("#numbers").inner_text()
+        assert "0 of 12\ndevices free, 2 on closed nodes" in numbers
+    async with opened(troubled()) as page:
+        await page.locator(".node").first.wait_for()
+        assert await page.locator("#drains").is_visible()
+
+
 async def test_everything_can_be_done_with_the_keyboard() -> None:
     async with opened(rolling()) as page:
         first, second = page.locator(".node").nth(0), page.locator(".node").nth(1)

@@ -37,9 +37,15 @@ export function age(seconds, origin) {
   return make("time", { "data-since": Math.round(origin - seconds) });
 }
 
+// A time that is left, which goes on by itself likewise.
+export function until(seconds, origin) {
+  return make("time", { "data-until": Math.round(origin + seconds) });
+}
+
 export function tick(now) {
-  for (const element of document.querySelectorAll("time[data-since]")) {
-    const text = lasting(now - Number(element.dataset.since));
+  for (const element of document.querySelectorAll("time[data-since], time[data-until]")) {
+    const { since, until } = element.dataset;
+    const text = lasting(until === undefined ? now - Number(since) : Math.max(0, Number(until) - now));
     if (element.textContent !== text) element.textContent = text;
   }
 }

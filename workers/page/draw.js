@@ -1,6 +1,6 @@
 // What the fleet's answers look like. Each function takes them and gives elements; none asks or remembers anything.
 
-import { age, counted, make } from "./dom.js";
+import { age, counted, make, until } from "./dom.js";
 
 const GOOD = new Set(["ready", "healthy", "steady"]);
 const BAD = new Set(["failed", "lost", "fenced", "safe mode", "unavailable", "set aside", "foreign", "silent", "behind"]);
@@ -38,7 +38,7 @@ export function headline(status) {
 }
 
 export function alarms(status) {
-  const held = status.held ? [`A catalog is held: ${status.held.text}`] : [];
+  const held = status.held ? [`A catalog is ${status.held.text}`] : [];
   const last = status.last_catalog;
   const refused = last?.judgement === "refused" ? [`The last catalog was refused: ${last.problems.join("; ")}`] : [];
   const texts = [status.safe_mode && `Safe mode: ${status.safe_mode}`, status.fenced_by && `Fenced: ${status.fenced_by}`];
@@ -54,7 +54,7 @@ export function numbers({ status, models }) {
     [`${sum((m) => Math.min(m.ready, m.wanted))} of ${sum((m) => m.wanted)}`, "wanted replicas ready"],
     [String(models.length), `models: ${tell(status.models) || "none"}`],
     [String(Object.values(status.nodes).reduce((a, b) => a + b, 0)), `nodes: ${tell(status.nodes) || "none"}`],
-    [`${devices.free ?? 0} of ${status.devices}`, `devices free${spoiled ? `, ${spoiled} out of use` : ""}`],
+    [`${devices.free ?? 0} of ${status.devices}`, ["devices free", devices.closed && `${devices.closed} on closed nodes`, spoiled && `${spoiled} out of use`].filter(Boolean).join(", ")],
     [String(status.generation), status.digest ? `catalog generation, ${status.digest.slice(0, 8)}` : "no catalog yet"],
     [String(status.endpoints), `endpoints, table revision ${status.table_revision}`],
   ];
@@ -62,12 +62,21 @@ export function numbers({ status, models }) {
 }
 
 export function waiting(status, origin) {
-  const rows = status.waiting.map((item) => {
-    const left = item.left_s ? make("span", { class: "quiet" }, " — until at most ", age(-item.left_s, origin), " from now") : "";
-    return make("li", {}, age(item.age_s, origin), make("div", {}, why(item.subject, item.subject), ` ${item.text}`, item.left_s ? "" : left));
+  const rows = status.waiting.filter((item) => !isSaidAbove(item)).map((item) => {
+    const left = item.left_s ? make("span", { class: "quiet" }, " — for another ", until(item.left_s, origin), " at most") : "";
+    return make("li", {}, age(item.age_s, origin), make("div", {}, why(item.subject, item.subject), ` ${waits(item)}`, left));
   });
   const more = status.waiting_total - status.waiting.length;
   return more > 0 ? [...rows, make("li", {}, make("span"), `and ${more} more`)] : rows;
+}
+
+// What the whole fleet waits for is told by its phase, or first of all.
+const isSaidAbove = (item) => item.subject === "fleet" && ["hold", "brake", "held"].includes(item.code);
+
+const waits = (item) => [item.text, item.meanwhile].filter(Boolean).join("; ");
+
+export function drains(status, origin) {
+  return status.drains.map((row) => make("li", {}, age(row.age_s, origin), make("div", {}, why(`node/${row.node}`, row.node, { "data-key": `drained/${row.node}` }), ` ${row.text}`)));
 }
 
 function swatch(model, palette) {
@@ -87,9 +96,11 @@ export function modelTable({ models, replicas }, palette, origin) {
       make("td", {}, state(model.state)),
       make("td", {}, `${model.ready}/${model.wanted}`, make("div", { class: "quiet" }, model.override)),
       make("td", {}, make("div", { class: "chips" }, (mine.get(model.name) ?? []).map((replica) => chip(replica, origin)))),
-      make("td", {}, model.waiting ? [age(model.waiting.age_s, origin), ` ${model.waiting.text}`] : "")));
+      make("td", {}, model.waiting ? [age(model.waiting.age_s, origin), ` ${waits(model.waiting)}`] : former(model))));
   return [make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows))];
 }
+
+const former = (model) => model.former ? `the version before the edit serves meanwhile (${model.former} of ${model.wanted})` : "";
 
 function chip(replica, origin) {
   return make("span", { class: "chip", title: replica.reason || undefined },
@@ -108,18 +119,25 @@ export function racks({ nodes, replicas }, palette) {
 const SILENT = new Set(["suspect", "lost", "unknown"]);
 
 function nodeCard(node, byId, palette) {
-  const marks = ["cordoned", "drained", "leaving"].filter((mark) => node[mark]);
+  const marks = closed(node);
   const free = node.devices.filter((device) => device.free).length;
   const held = Object.entries(Object.groupBy(node.devices.filter((d) => d.holders.length), (d) => modelOf(d, byId)));
-  const said = [`${node.id}, ${node.state.replaceAll("_", " ")}`, ...marks, `${free} of ${counted(node.devices.length, "device")} free`,
+  const said = [`${node.id}, ${node.state.replaceAll("_", " ")}`, ...marks, `${free} of ${counted(node.devices.length, "device")} ${marks.length ? "unused" : "free"}`,
     ...held.map(([model, devices]) => `${devices.length} held by ${model}`),
     ...node.devices.filter((device) => device.problem).map((device) => `device ${device.index}: ${device.problem}`), node.note];
   const more = node.more_devices ? make("span", { class: "quiet" }, `+${node.more_devices}`) : "";
   return make("button", { type: "button", class: `node ${SILENT.has(node.state) ? "silent" : ""} ${marks.length ? "closed" : ""}`,
     "data-subject": `node/${node.id}`, "data-key": `node/${node.id}`, "aria-label": said.filter(Boolean).join("; ") },
-    make("span", { class: "top" }, make("b", {}, node.id), make("span", {}, marks.map((mark) => [state(mark), " "]).flat(), state(node.state))),
+    make("span", { class: "top" }, make("b", {}, node.id), make("span", {}, marks.map(state), state(node.state))),
     make("span", { class: "cells" }, node.devices.map((device) => cell(device, byId, palette)), more),
-    make("span", { class: "quiet" }, [`${free} of ${node.devices.length} free`, kinds(node), node.note].filter(Boolean).join(" · ")));
+    make("span", { class: "quiet" }, [`${free} of ${node.devices.length} ${marks.length ? "unused" : "free"}`, kinds(node), node.note].filter(Boolean).join(" · ")));
+}
+
+// Why a node takes nothing new, the strongest word alone.
+function closed(node) {
+  if (node.leaving) return ["leaving"];
+  if (node.drained) return [node.replicas ? "draining" : "drained"];
+  return node.cordoned ? ["cordoned"] : [];
 }
 
 const modelOf = (device, byId) => byId.get(device.holders[0])?.model ?? device.holders[0];

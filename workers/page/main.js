@@ -53,8 +53,11 @@ function show(found) {
   byId("alarms").hidden = !alarms.length;
   put(byId("alarms"), alarms);
   put(byId("numbers"), draw.numbers(found));
-  byId("waiting").hidden = !status.waiting.length;
-  put(byId("waiting-list"), draw.waiting(status, origin));
+  const waiting = draw.waiting(status, origin);
+  byId("waiting").hidden = !waiting.length;
+  put(byId("waiting-list"), waiting);
+  byId("drains").hidden = !status.drains.length;
+  put(byId("drains-list"), draw.drains(status, origin));
   put(byId("models-table"), draw.modelTable(found, palette, origin));
   put(byId("racks"), draw.racks(found, palette));
   put(byId("events"), draw.events(status, origin));

@@ -6,6 +6,7 @@ from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
 from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment, image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
+from llmgw.sentences import counted
 
 ENGINES: Mapping[str, str] = {"VLLM": "vllm"}
 
@@ -142,7 +143,9 @@ def _bounds(spec: Part) -> tuple[int, int]:
     if low is None:
         spec.account.assume(spec.at, "at least 0 replicas, KubeAI's own default: it sleeps until it is asked for")
     if high is None:
-        spec.account.assume(spec.at, f"at most {max(low or 0, 1)} replicas: KubeAI knows no bound, llmgw needs one")
+        spec.account.assume(
+            spec.at, f"at most {counted(max(low or 0, 1), 'replica')}: KubeAI knows no bound, llmgw needs one"
+        )
     low = min(low or 0, 10_000)
     high = min(max(low, 1) if high is None else high, 10_000)
     return (low, high) if low <= high else (high, high)
