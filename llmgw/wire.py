@@ -412,7 +412,7 @@ class NodeReport(Wire):
     hostname: str = ""
     version: str = ""
     problems: tuple[str, ...] = ()
-    """What is wrong with the agent itself, for people: its folder, its sight of processes. No decision depends on it."""
+    """What is wrong with the agent itself, for people: its folder, its sight of processes. Nothing is decided by it."""
 
 
 # --- routers -------------------------------------------------------------------------------------------------------

@@ -5,13 +5,15 @@ it is idle, they are asked to tell it sooner than for its own idle time. What is
 instead, idle or not (`llmgw.placing.displace`); what an operator scaled, or a minimum keeps up, never yields.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from llmgw import demand, waking
 from llmgw.catalog import Model, Profile
-from llmgw.draft import Draft, by_node
+from llmgw.draft import Draft
 from llmgw.ground import Ground
+from llmgw.ids import NodeId
 from llmgw.world import Assignment, World
 
 SOONEST_S = 1.0
@@ -24,7 +26,7 @@ def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Pro
     if not candidates:
         return
     idle = demand.idle(draft.world)
-    for _, held in sorted(by_node(candidates).items()):
+    for held in _by_node(candidates):
         if not any(ground.makes_room(model, profile, held) for profile in profiles):
             continue
         draft.watched.update(a.model for a in held)
@@ -54,7 +56,17 @@ def _candidates(draft: Draft, model: Model) -> list[Assignment]:
     }
     if not names:
         return []
-    return [a for a in draft.sorted_assignments() if a.model in names and a.stop is None and not a.unreadable]
+    found = [a for name in names for a in draft.of_model(name) if a.stop is None and not a.unreadable]
+    return sorted(found, key=lambda a: a.replica)
+
+
+def _by_node(assignments: Sequence[Assignment]) -> list[list[Assignment]]:
+    """Those of each node, by its id."""
+    groups: defaultdict[NodeId, list[Assignment]] = defaultdict(list)
+    for assignment in assignments:
+        for part in assignment.parts:
+            groups[part.node].append(assignment)
+    return [groups[node] for node in sorted(groups)]
 
 
 def _has_resided(draft: Draft, assignment: Assignment) -> bool:
