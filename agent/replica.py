@@ -328,7 +328,7 @@ class Replica:
     async def _figures(self) -> Mapping[str, float] | None:
         if self._engine is None or self._engine.exited.is_set():
             return None
-        base = self._url(self._around.settings.probe_host)
+        base = self._url(self._host)
         return await self._around.prober.figures(base, self.record.start.launch)
 
     def _still_at_work(self, requests: int) -> None:

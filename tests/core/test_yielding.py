@@ -28,7 +28,7 @@ def idle(f: SimFleet, for_s: float = RESIDENCE_S) -> None:
     router = f.routers[RouterId("r1")]
     limits = {name: row.idle_after_s for name, row in router.table.models.items()}
     free = {r: e for r, e in router.table.endpoints.items() if r not in router.in_flight}
-    router.idle = frozenset(r for r, e in free.items() if (limits[e.models[0]] or for_s + 1) <= for_s)
+    router.idle = frozenset(r for r, e in free.items() if (limits[ModelName(e.models[0])] or for_s + 1) <= for_s)
     router.revision += 1
     f.settle()
 
