@@ -68,6 +68,7 @@ class Commands:
 
     async def execute(self, batch: CommandBatch) -> BatchReply:
         """Accept and return: engines start and stop in the background. Raises BatchRefused."""
+        self._node.hearing.note(boottime_s())
         async with self._node.turn:
             self._fence(batch)
             census = await self._node.census.take() if self._needs_census(batch) else Census()
@@ -192,6 +193,7 @@ class Commands:
             start=start,
             mark=Mark(**token.model_dump(), replica=start.replica),
             home=self._node.home,
+            node=self._node.settings.node,
             port=port,
             extra_ports=dict(zip(start.launch.extra_ports, extra, strict=True)),
             idle_mib=self._node.idle_mib(claim.device for claim in start.claims),
@@ -240,7 +242,7 @@ class Commands:
         if before is not None and (not stop.force or before.step is StopStep.KILL):
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)
         step = StopStep.KILL if stop.force else StopStep.TERM
-        known.update(stop=StopIntent(reason=stop.reason[:300], step=step))
+        known.update(stop=StopIntent(reason=stop.reason[:300], step=step, drain_s=stop.drain_s))
         staged.acts.append(known.stop if listed else known.resume)
         staged.undo.append(lambda: known.update(stop=before))
         return _accepted(stop.replica)

@@ -24,6 +24,8 @@ class Setting:
     required: bool = False
     is_path: bool = False
     """An absolute path on the host of the worker."""
+    is_seconds: bool = False
+    """A whole number of seconds, up to an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ _STATE_FILE = Setting(
 )
 ACTIVATOR = "activator"
 _ACTIVATOR = Setting(ACTIVATOR, "base URL of an llmgw router, told in place of models that sleep: it wakes them")
+CHECK_EVERY = "check_every_s"
+CHECK_EVERY_S = 2
+_CHECK_EVERY = Setting(
+    CHECK_EVERY, f"seconds between two checks of an endpoint, by connecting; default {CHECK_EVERY_S}", is_seconds=True
+)
 _FENCED_BY_FILE = (
     "the token is kept in a file of the workers, under a lock: exact among workers of one host or one shared "
     "directory; the router itself refuses nothing"
@@ -88,6 +95,7 @@ _ROWS = (
             Setting("file", "configuration file with the backends, which HAProxy reads with `-f`", True, True),
             Setting("map", "map from model name to backend; default: the file's name with .map", is_path=True),
             _ACTIVATOR,
+            _CHECK_EVERY,
             _STATE_FILE,
         ),
         weights=True,
@@ -105,6 +113,7 @@ _ROWS = (
         (
             Setting("directory", "watched directory of cds.yaml, rds.yaml and one EDS file per model", True, True),
             _ACTIVATOR,
+            _CHECK_EVERY,
             _STATE_FILE,
         ),
         weights=True,
@@ -195,6 +204,11 @@ def kind_of(name: str) -> RouterKind:
     return KINDS.get(name, RouterKind(name, "", (), ""))
 
 
+def check_every_s(settings: Mapping[str, str]) -> int:
+    """Of a router whose declaration has no faults."""
+    return int(settings.get(CHECK_EVERY, CHECK_EVERY_S))
+
+
 # --- is it declared rightly? ---------------------------------------------------------------------------------------
 
 
@@ -226,6 +240,8 @@ def faults(kind: str, url: str | None, settings: Mapping[str, str]) -> Iterator[
             yield Fault(("settings", name), f"kind {kind} has no setting {quoted(name)}", mend)
         elif known[name].is_path and not value.startswith("/"):
             yield Fault(("settings", name), f"{quoted(value)} is no absolute path", f"give the {known[name].help}")
+        elif known[name].is_seconds and not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 3600):
+            yield Fault(("settings", name), f"{quoted(value)} is no whole number of 1 to 3600", known[name].help)
     for setting in row.settings:
         if setting.required and setting.name not in settings:
             yield Fault(("settings",), f"kind {kind} needs the setting `{setting.name}`", f"give the {setting.help}")

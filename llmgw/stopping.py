@@ -39,7 +39,7 @@ def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> Non
     """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
     routers = live_routers(draft.world)
     before = len(draft.assignments), draft.commanded
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         stop = assignment.stop
         if stop is None or stop.commanded or assignment.replica in published:
             continue
@@ -106,6 +106,16 @@ def drain_limit_s(world: World, assignment: Assignment) -> float:
     return world.catalog.policy.drain_limit_s if own is None else own
 
 
+def drain_left_s(world: World, assignment: Assignment | None) -> float:
+    """What is left of the drain limit when the stop was commanded: so long its engine may go on with requests that no
+    router knows of. Nothing is left for what failed, or what another one has replaced."""
+    stop = None if assignment is None else assignment.stop
+    if assignment is None or stop is None or stop.cause in (StopCause.FAILED, StopCause.REPLACED):
+        return 0.0
+    waited_s = 0.0 if stop.commanded_s is None else stop.commanded_s - stop.since_s
+    return max(0.0, drain_limit_s(world, assignment) - waited_s)
+
+
 def _grace_s(world: World, stop: StopIntent) -> float:
     if stop.cause is not StopCause.REMOVED or world.catalog is None:
         return 0.0
@@ -116,7 +126,7 @@ def abandon_lost(draft: Draft) -> None:
     """An ending fleet gives up what its lost nodes hold after a while; they are settled if they ever return."""
     if not draft.world.ending:
         return
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         silence = draft.world.silence.get(f"node/{assignment.node}")
         view = draft.survey.of(assignment.node)
         if view is None or silence is None or not view.is_silent:
@@ -133,5 +143,6 @@ def force_after_s(draft: Draft, assignment: Assignment) -> float:
     """How long a commanded stop may take before it is repeated with force."""
     spec = draft.specs.get(assignment.spec)
     if spec is None:
-        return 180.0
-    return 3 * (spec.stop.term_limit_s + spec.stop.second_term_limit_s + spec.stop.kill_limit_s) + 30.0
+        return drain_left_s(draft.world, assignment) + 180.0
+    limits_s = spec.stop.term_limit_s + spec.stop.second_term_limit_s + spec.stop.kill_limit_s
+    return drain_left_s(draft.world, assignment) + 3 * limits_s + 30.0

@@ -172,6 +172,9 @@ class Stop(Wire):
     replica: ReplicaId
     reason: str = ""
     force: bool = False
+    drain_s: float = Field(default=0.0, ge=0)
+    """How long the engine may go on with requests that it makes progress with. No router has any in flight when a stop
+    is sent: these are of clients that do not come through one."""
 
 
 class Pull(Wire):
@@ -408,6 +411,8 @@ class NodeReport(Wire):
     disk: DiskReport | None = None
     hostname: str = ""
     version: str = ""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the agent itself, for people: its folder, its sight of processes. Nothing is decided by it."""
 
 
 # --- routers -------------------------------------------------------------------------------------------------------

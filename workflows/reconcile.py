@@ -30,7 +30,7 @@ from llmgw.plan import Plan
 from workflows import names, visibility
 from workflows.fleet_state import FleetState
 from workflows.inputs import Inputs
-from workflows.lanes import MAX_BUSY, Lanes
+from workflows.lanes import MAX_BUSY, MAX_BUSY_BYTES, Lanes
 from workflows.queries import Queries
 
 CALL_LIMIT = timedelta(seconds=3)
@@ -238,7 +238,10 @@ class ReconcileWorkflow(Inputs, Queries):
         for router in self._routers.due(MAX_BUSY - self._busy()):
             self._tell_router(router)
         for node in self._nodes.due(MAX_BUSY - self._busy()):
-            self._tell_node(node)
+            if self._routers.busy_bytes + self._nodes.busy_bytes < MAX_BUSY_BYTES:
+                self._tell_node(node)
+            else:
+                self._nodes.kick(node)  # its turn comes when another's call has ended
 
     def _busy(self) -> int:
         return self._nodes.busy + self._routers.busy
@@ -247,7 +250,7 @@ class ReconcileWorkflow(Inputs, Queries):
         call = self.state.next_dispatch(node, _now_s())
         if call is None:
             return
-        self._nodes.begin(node)
+        self._nodes.begin(node, len(call.model_dump_json()))
         failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
         def answered(answer: DispatchAnswer | None) -> bool:
@@ -263,7 +266,7 @@ class ReconcileWorkflow(Inputs, Queries):
         call = self.state.next_publish(router, _now_s())
         if call is None:
             return
-        self._routers.begin(router)
+        self._routers.begin(router, len(call.model_dump_json()))
         failed = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
         def answered(answer: PublishAnswer | None) -> bool:

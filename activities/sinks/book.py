@@ -103,6 +103,26 @@ def leaving_after(before: Book | None, book: Book, now_s: float) -> dict[Replica
     return found
 
 
+def changed_models(before: Book, book: Book) -> frozenset[str]:
+    """Models of which anything is to be told, or is still leaving. Costs a look at each endpoint, where most are the
+    very same as before."""
+    names: set[str] = {
+        name for name in before.models.keys() | book.models.keys() if before.models.get(name) != book.models.get(name)
+    }
+    for old, new in ((before.endpoints, book.endpoints), (before.stand_ins, book.stand_ins)):
+        both = (
+            e
+            for id_ in old.keys() | new.keys()
+            if (a := old.get(id_)) is not (b := new.get(id_)) and a != b
+            for e in (a, b)
+        )
+        names |= {e.models[0] for e in both if e is not None}
+    moved = (id_ for id_, at in book.addresses.items() if before.addresses.get(id_) != at)
+    told = {**book.endpoints, **book.stand_ins}
+    names |= {told[id_].models[0] for id_ in moved if id_ in told}
+    return frozenset(names | {gone.endpoint.models[0] for gone in (*before.leaving.values(), *book.leaving.values())})
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One router of the catalog: where it is told, and where its book lies."""
@@ -151,6 +171,20 @@ class Place:
 
     def write(self, book: Book) -> None:
         write_whole(self.book_path, book.model_dump_json(exclude_defaults=True).encode(), keep=True)
+
+    def is_held(self, book: Book) -> bool:
+        """Whether the router was seen to hold the book's table once told; else it may be anywhere in between."""
+        try:
+            return self._held_path.read_text() == book.digest
+        except OSError:
+            return False
+
+    def note_held(self, book: Book) -> None:
+        write_whole(self._held_path, book.digest.encode())
+
+    @property
+    def _held_path(self) -> Path:
+        return self.book_path.with_name(self.book_path.name + ".held")
 
     @contextlib.asynccontextmanager
     async def writing(self, limit_s: float) -> AsyncIterator[bool]:

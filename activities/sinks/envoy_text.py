@@ -5,15 +5,17 @@ the request's body (docs/routers.md). A route carries the served name as metadat
 the body. Source: Envoy's v3 API reference.
 """
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from activities.sinks.addresses import split
 from activities.sinks.book import Book
 from llmgw.ids import ModelName, ReplicaId
+from llmgw.router_kinds import check_every_s
 from llmgw.wire import Endpoint, TableModel
 
 TYPE = "type.googleapis.com/envoy.config"
@@ -27,6 +29,7 @@ MOST = 1_000_000
 Resource = dict[str, Any]
 
 
+@functools.lru_cache(maxsize=20_000)
 def cluster_of(model: str) -> str:
     """The cluster's name; fit for a file name too."""
     slug = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in model)[:40]
@@ -37,15 +40,17 @@ def endpoints_file(model: str) -> str:
     return f"eds.{cluster_of(model)}.yaml"
 
 
-def files_of(book: Book, directory: Path) -> dict[str, bytes]:
-    """Every file by its name, in the order in which they are to be put in place: what is named exists before."""
-    models = dict.fromkeys((*(e.models[0] for e in book.reachable()), *book.models))
-    groups, gone = by_model(book), _gone(book)
+def files_of(book: Book, directory: Path, changed: Collection[str] | None = None) -> dict[str, bytes]:
+    """Every file by its name, in the order in which they are to be put in place: what is named exists before. Of
+    endpoints only the files of `changed` models, where that is given."""
+    groups, gone = by_model(book, changed), _gone(book)
+    models = dict.fromkeys((*groups, *(name for name in book.models if changed is None or name in changed)))
     found = {
         endpoints_file(name): _document([_assignment(book, name, groups.get(name, ()), gone.get(name, ()))])
         for name in models
     }
-    found["cds.yaml"] = _document([_cluster(name, directory) for name in sorted(models)])
+    known = sorted({*book.models, *(e.models[0] for e in book.endpoints.values())})
+    found["cds.yaml"] = _document([_cluster(name, directory, check_every_s(book.settings)) for name in known])
     found["rds.yaml"] = _document([_routes(book)])
     return found
 
@@ -56,10 +61,12 @@ def version_of(content: bytes) -> str:
     return version
 
 
-def by_model(book: Book) -> Mapping[str, tuple[Endpoint, ...]]:
+def by_model(book: Book, changed: Collection[str] | None = None) -> Mapping[str, tuple[Endpoint, ...]]:
+    """Endpoints that can be told, of all models or of some."""
     found: dict[str, list[Endpoint]] = {}
     for endpoint in book.reachable():
-        found.setdefault(endpoint.models[0], []).append(endpoint)
+        if changed is None or endpoint.models[0] in changed:
+            found.setdefault(endpoint.models[0], []).append(endpoint)
     return {name: tuple(endpoints) for name, endpoints in found.items()}
 
 
@@ -113,8 +120,9 @@ def _host(address: str, weight: int, state: str) -> Resource:
     }
 
 
-def _cluster(model: str, directory: Path) -> Resource:
-    source = {"path": str(directory / endpoints_file(model)), "watched_directory": {"path": str(directory)}}
+def _cluster(model: str, directory: Path, every_s: int) -> Resource:
+    # Without `watched_directory`: with it, each file put in place would have Envoy read those of all models again.
+    source = {"path": str(directory / endpoints_file(model))}
     limits = {"max_connections": MOST, "max_pending_requests": MOST, "max_requests": MOST, "max_retries": 100}
     return {
         "@type": f"{TYPE}.cluster.v3.Cluster",
@@ -131,8 +139,8 @@ def _cluster(model: str, directory: Path) -> Resource:
         "health_checks": [
             {
                 "timeout": "1s",
-                "interval": "2s",
-                "no_traffic_interval": "2s",
+                "interval": f"{every_s}s",
+                "no_traffic_interval": f"{every_s}s",
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
                 "tcp_health_check": {},
@@ -143,9 +151,9 @@ def _cluster(model: str, directory: Path) -> Resource:
 
 def _routes(book: Book) -> Resource:
     """Exact names before everything else; a model without endpoints answers 503, an unknown name 404."""
-    serving = by_model(book)
+    serving = {e.models[0]: e.served_name for e in reversed(book.reachable())}
     routes = [
-        _route(public, model, serving.get(name, ()))
+        _route(public, model, serving.get(name))
         for name, model in sorted(book.models.items())
         for public in (name, *model.aliases)
     ]
@@ -158,9 +166,9 @@ def _routes(book: Book) -> Resource:
     }
 
 
-def _route(public: str, model: TableModel, endpoints: tuple[Endpoint, ...]) -> Resource:
+def _route(public: str, model: TableModel, served_name: str | None) -> Resource:
     match = {"prefix": "/", "headers": [{"name": HEADER, "string_match": {"exact": public}}]}
-    if not endpoints:
+    if served_name is None:
         header = {"key": "retry-after", "value": str(model.retry_after_s)}
         response = _answer(503, "the model is known and has no ready replica")
         return {"match": match, "direct_response": response, "response_headers_to_add": [{"header": header}]}
@@ -168,7 +176,7 @@ def _route(public: str, model: TableModel, endpoints: tuple[Endpoint, ...]) -> R
     return {
         "match": match,
         "route": {"cluster": cluster_of(model.name), "timeout": "0s", "retry_policy": retry},
-        "metadata": {"filter_metadata": {FILTER: {"served_name": endpoints[0].served_name}}},
+        "metadata": {"filter_metadata": {FILTER: {"served_name": served_name}}},
     }
 
 
@@ -177,10 +185,10 @@ def _answer(status: int, text: str) -> Resource:
     return {"status": status, "body": {"inline_string": body}}
 
 
-def hosts_of(book: Book) -> dict[tuple[ModelName, str], tuple[int, int, bool]]:
+def hosts_of(book: Book, changed: Collection[str] | None = None) -> dict[tuple[ModelName, str], tuple[int, int, bool]]:
     """(model, address) -> weight, level and whether it is picked: what Envoy should list. Without leaving ones."""
     found = {}
-    for model, endpoints in by_model(book).items():
+    for model, endpoints in by_model(book, changed).items():
         level = levels(endpoints)
         for e in endpoints:
             found[ModelName(model), book.addresses[e.id]] = (weight_of(e), level[e.priority], e.weight > 0)
@@ -190,5 +198,8 @@ def hosts_of(book: Book) -> dict[tuple[ModelName, str], tuple[int, int, bool]]:
 def places_of(book: Book) -> dict[ReplicaId, tuple[str, str]]:
     """Cluster and address of every endpoint, leaving ones too."""
     held = {e.id: (cluster_of(e.models[0]), book.addresses[e.id]) for e in book.reachable()}
-    gone = {id_: (cluster_of(g.endpoint.models[0]), g.address) for id_, g in book.leaving.items()}
-    return {**gone, **held}
+    return {**leaving_places(book), **held}
+
+
+def leaving_places(book: Book) -> dict[ReplicaId, tuple[str, str]]:
+    return {id_: (cluster_of(g.endpoint.models[0]), g.address) for id_, g in book.leaving.items()}

@@ -17,7 +17,7 @@ import httpx
 from activities.sinks.addresses import host_of, split
 from activities.sinks.book import Book, Once, Place, write_whole
 from activities.sinks.http import client_of
-from activities.sinks.kept import Control, Look
+from activities.sinks.kept import Control, Look, Scope
 from activities.sinks.sink import RouterError
 from llmgw.ids import ReplicaId
 from llmgw.wire import Endpoint, EngineUsage
@@ -132,7 +132,7 @@ class FileControl:
             raise RouterError(f"{len(content)} bytes are more than its reader takes ({self._layout.max_bytes})")
         write_whole(self._path, content)
 
-    async def look(self, book: Book) -> Look:
+    async def look(self, book: Book, changed: Scope = None) -> Look:  # noqa: ARG002 - it is told of all at once
         expected = self._content.of(book)
         use: dict[ReplicaId, EngineUsage] | None = {} if self._layout.carries_traffic else None
         try:

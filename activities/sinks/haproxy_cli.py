@@ -1,4 +1,4 @@
-"""HAProxy's master socket: one command per connection, and what its answers mean.
+"""HAProxy's master socket: several commands per connection, and what their answers mean.
 
 `@1` speaks to the process in charge, `@!PID` to a former one that still ends its streams. Source: HAProxy 2.6
 management guide, chapters 9.3 and 9.4; what is not written there was measured with 2.6.12.
@@ -6,8 +6,8 @@ management guide, chapters 9.3 and 9.4; what is not written there was measured w
 
 import asyncio
 import csv
-import io
 import operator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from activities.sinks.sink import RouterError
 
 ANSWER_LIMIT_S = 2.0
 CURRENT = "@1"
+MAX_LINE_CHARS = 8_000
+"""Half of what HAProxy reads as one line (`tune.bufsize`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,13 @@ class MasterSocket:
         except OSError as error:
             raise RouterError(f"cannot connect to {self._path}: {error.strerror}") from error
 
-    async def tell(self, command: str, *accepted: str) -> str:
-        """Tell the worker in charge. `RouterError` for any answer that is neither empty nor begins as `accepted`."""
-        answer = await self.ask(f"{CURRENT} {command}")
-        if answer and not answer.startswith(accepted or ("\0",)):
-            raise RouterError(f"HAProxy refuses `{command[:60]}`: {answer.splitlines()[0]}")
-        return answer
+    async def tell(self, commands: Iterable[str], *accepted: str) -> None:
+        """Tell the worker in charge, in order. `RouterError` for any answer that does not begin as `accepted`; the
+        commands after it may have been followed all the same."""
+        for line in _lines(f"{CURRENT} {command}" for command in commands):
+            for answer in filter(None, map(str.strip, (await self.ask(line)).splitlines())):
+                if not answer.startswith(accepted or ("\0",)):
+                    raise RouterError(f"HAProxy refuses one of `{line[:60]}`: {answer}")
 
     async def processes(self) -> Processes:
         """Who runs. `RouterError` when the answer is not understood: the socket is not a master's."""
@@ -82,10 +85,12 @@ class MasterSocket:
         current = next((pid for pid, _ in workers if pid not in former), None)
         return Processes(masters[0], current, former)
 
-    async def servers(self, process: str = CURRENT) -> list[ServerRow]:
-        """All servers of all backends."""
-        answer = await self.ask(f"{process} show stat -1 4 -1")
-        return _rows(answer)
+    async def servers(self, process: str = CURRENT, backends: Iterable[str] | None = None) -> list[ServerRow]:
+        """All servers, or those of some backends; of one that is not known there are none."""
+        if backends is None:
+            return list(_rows(await self.ask(f"{process} show stat -1 4 -1"), whole=True))
+        lines = _lines(f"{process} show stat {name} 4 -1" for name in backends)
+        return [row for line in lines for row in _rows(await self.ask(line), whole=False)]
 
     async def backends(self) -> frozenset[str]:
         """Names of all backends that the worker in charge knows."""
@@ -102,16 +107,35 @@ class MasterSocket:
 _COLUMNS = ("pxname", "svname", "addr", "uweight", "bck", "status", "scur", "qcur", "stot", "lastsess")
 
 
-def _rows(answer: str) -> list[ServerRow]:
-    if not answer.startswith("# "):
+def _rows(answer: str, *, whole: bool) -> Iterator[ServerRow]:
+    """Rows of one table after the other. `whole`: there has to be one."""
+    if whole and not answer.startswith("# "):
         raise RouterError(f"HAProxy tells no statistics: {answer.splitlines()[0] if answer else 'no answer'}")
-    lines = csv.reader(io.StringIO(answer.removeprefix("# ")))
-    head = next(lines)
+    take: operator.itemgetter[object] | None = None
+    for line in csv.reader(answer.splitlines()):
+        if line and line[0].startswith("# "):
+            take = _columns([line[0].removeprefix("# "), *line[1:]])
+        elif take is not None and len(line) > 1:
+            yield _row(*take(line))
+
+
+def _columns(head: list[str]) -> "operator.itemgetter[object]":
     try:
-        take = operator.itemgetter(*(head.index(name) for name in _COLUMNS))
+        return operator.itemgetter(*(head.index(name) for name in _COLUMNS))
     except ValueError as error:
         raise RouterError(f"HAProxy's statistics lack a column: {error}") from error
-    return [_row(*take(line)) for line in lines if line]
+
+
+def _lines(commands: Iterable[str]) -> Iterator[str]:
+    """Commands joined to lines that HAProxy reads whole."""
+    line = ""
+    for command in commands:
+        if line and len(line) + len(command) > MAX_LINE_CHARS:
+            yield line
+            line = ""
+        line += f"{';' if line else ''}{command}"
+    if line:
+        yield line
 
 
 def _row(

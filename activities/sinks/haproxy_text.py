@@ -14,12 +14,13 @@ from urllib.parse import quote
 
 from activities.sinks.book import Book
 from llmgw.ids import ReplicaId
+from llmgw.router_kinds import check_every_s
 from llmgw.wire import Endpoint
 
 PREFIX = "llmgw."
 """All backends of ours begin so; the operator's own are never touched."""
 MAX_WEIGHT = 256
-CHECK = "check inter 2s fall 2 rise 1"
+CHECK = "check inter {}s fall 2 rise 1"
 """Connects only: whether an engine is ready is its agent's word, and engines differ in their health paths."""
 
 
@@ -32,6 +33,7 @@ class Server:
     address: str
     weight: int
     backup: bool
+    check_every_s: int
 
     @property
     def at(self) -> str:
@@ -39,7 +41,9 @@ class Server:
 
     def line(self) -> str:
         """Its words in the configuration, and in `add server`."""
-        return f"{self.address} weight {self.weight}{' backup' if self.backup else ''} {CHECK}"
+        return (
+            f"{self.address} weight {self.weight}{' backup' if self.backup else ''} {CHECK.format(self.check_every_s)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,10 @@ def _servers(book: Book, backend: str, endpoints: Iterable[Endpoint]) -> Iterabl
     endpoints = tuple(endpoints)
     first = min((e.priority for e in endpoints), default=0)
     heaviest = max((e.weight for e in endpoints), default=0)
+    every_s = check_every_s(book.settings)
     for endpoint in endpoints:
         weight = _scaled(endpoint.weight, heaviest)
-        yield Server(backend, endpoint.id, book.addresses[endpoint.id], weight, endpoint.priority > first)
+        yield Server(backend, endpoint.id, book.addresses[endpoint.id], weight, endpoint.priority > first, every_s)
 
 
 def _scaled(weight: int, heaviest: int) -> int:

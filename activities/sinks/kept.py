@@ -10,12 +10,12 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from activities.outward import RefusedError
 from activities.sinks import waking
 from activities.sinks.addresses import resolve
-from activities.sinks.book import Book, Place, leaving_after
+from activities.sinks.book import Book, Place, changed_models, leaving_after
 from activities.sinks.sink import Engines, Heard, RouterError
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
@@ -65,16 +65,21 @@ class Look:
     """For a leaving endpoint that the router cannot tell of: how long the router may go on picking it."""
 
 
+Scope: TypeAlias = frozenset[str] | None
+"""Models; None: all."""
+
+
 class Control(Protocol):
     """One router of a kind."""
 
     async def tell(self, book: Book, before: Book | None) -> None:
         """Make the router hold `book`: withdrawn endpoints are no longer picked when this returns. `before`: what it
-        is known to hold; None: whatever it holds. Raises `RouterError`."""
+        is known to hold; None: whatever it holds. Raises `RouterError`. Told again, it goes on where it was."""
         ...
 
-    async def look(self, book: Book) -> Look:
-        """What the router holds now. Raises `RouterError` when it does not answer."""
+    async def look(self, book: Book, changed: Scope = None) -> Look:
+        """What the router holds now, of the models of `changed` at least. Raises `RouterError` when it does not
+        answer."""
         ...
 
     async def sweep(self, book: Book, idle: frozenset[ReplicaId]) -> frozenset[ReplicaId]:
@@ -110,9 +115,13 @@ class KeptSink:
                 _refuse(call.token, before)
                 table = _made(offer, before)
                 book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
+                # What was told and never seen to be held, as after a call that ran out of time, is no base.
+                known = before if isinstance(offer, Delta) and before is not None and place.is_held(before) else None
                 place.write(book)  # first: from now on nothing older is taken
-                await control.tell(book, before if isinstance(offer, Delta) else None)
-                look = await control.look(book)
+                await control.tell(book, known)
+                look = await control.look(book, None if known is None else changed_models(known, book))
+                if not look.differs:
+                    place.note_held(book)
         except TimeoutError:
             raise RouterError("it did not do as it was told in time") from None
         if look.differs:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from activities.sinks.book import Book, Place, write_whole
 from activities.sinks.counting import Counting
-from activities.sinks.kept import Control, Look
+from activities.sinks.kept import Control, Look, Scope
 from activities.sinks.sink import RouterError
 from activities.sinks.smg_api import FLEET_LABEL, REPLICA_LABEL, Worker, WorkerApi, WorkerModel, WorkerSpec, api_of
 from llmgw.ids import ReplicaId
@@ -130,7 +130,7 @@ class ApiControl(_Control):
         told = ((e.id, by_url.get(e.url), _spec(book, e)) for e in book.reachable())
         return [id_ for id_, worker, spec in told if worker is not None and not _is(worker, spec)]
 
-    async def look(self, book: Book) -> Look:
+    async def look(self, book: Book, changed: Scope = None) -> Look:  # noqa: ARG002 - it is told of all at once
         listed, outcomes = await self._api.listed(), await self._api.outcomes()
         urls = {worker.url for worker in listed}
         missing = self._absent.lost(book.token, [e.id for e in book.reachable() if e.url not in urls])
@@ -171,7 +171,7 @@ class FileControl(_Control):
         wanted = {e.url for e in book.reachable()}
         return [w for w in listed if not w.is_draining and w.url not in wanted]
 
-    async def look(self, book: Book) -> Look:
+    async def look(self, book: Book, changed: Scope = None) -> Look:  # noqa: ARG002 - it is told of all at once
         listed, outcomes = await self._api.listed(), await self._api.outcomes()
         picked = {worker.url for worker in listed if not worker.is_draining}
         missing = self._absent.lost(book.token, [e.id for e in book.reachable() if e.url not in picked])

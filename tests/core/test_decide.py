@@ -5,9 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from llmgw import batches, stopping
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId
 from llmgw.plan import Plan
 from llmgw.wire import RefusalCode, Token
+from llmgw.world import Outgoing, OutgoingKind, StopCause, StopIntent
 from sim.fleet import SimFleet
 
 from .fleets import catalog, fleet, ids, model, of, only, places, published, running, state, why
@@ -414,6 +416,32 @@ def test_requests_in_flight_hold_a_stop_until_they_end_or_the_limit() -> None:
         assert (ids(f, "m") == set()) is ends
         f.run(30)
         assert ids(f, "m") == set()
+
+
+@pytest.mark.parametrize(
+    ("cause", "waited_s", "left_s"),
+    [
+        (StopCause.SURPLUS, 0.0, 50.0),
+        (StopCause.CHANGED, 20.0, 30.0),
+        (StopCause.REMOVED, 70.0, 0.0),
+        (StopCause.FAILED, 0.0, 0.0),
+        (StopCause.REPLACED, 0.0, 0.0),
+    ],
+)
+def test_an_engine_may_go_on_with_what_no_router_knows_of_for_what_is_left_of_its_limit(
+    cause: StopCause, waited_s: float, left_s: float
+) -> None:
+    f = running(model("m"), policy={"drain_limit_s": 50.0})
+    assignment = only(f, "m")
+    assert stopping.drain_left_s(f.world, assignment) == 0.0, "it is not to be stopped"
+    stop = StopIntent(cause, "", f.now_s, 1, commanded=True, commanded_s=f.now_s + waited_s)
+    stopped = replace(assignment, stop=stop)
+    assert stopping.drain_left_s(f.world, stopped) == left_s
+    outgoing = (Outgoing(OutgoingKind.STOP, assignment.replica),)
+    world = replace(f.world, assignments={assignment.replica: stopped}, outbox={assignment.node: outgoing})
+    call = batches.for_node(world, assignment.node)
+    assert call is not None
+    assert [order.drain_s for order in call.stops] == [left_s]
 
 
 def test_a_stop_waits_for_a_router_that_came_back_with_an_older_table() -> None:

@@ -292,3 +292,43 @@ async def test_prometheus_scrapes_engines_under_the_planes_labels(tmp_path: Path
         assert labels["m-1"]["model"] == "m"
         assert labels["m-1"]["node"] == "127.0.0.1"
         assert json.dumps(labels["m-2"]["engine"]) == '"stub"'
+
+
+# --- large tables --------------------------------------------------------------------------------------------------
+
+LARGE = 1000
+
+
+@asynccontextmanager
+async def doors() -> AsyncIterator[int]:
+    """A port that takes connections at every address of this host."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "0.0.0.0", 0, backlog=1024)
+    async with server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize("kind", ["haproxy", "envoy"])
+async def test_a_difference_to_a_large_table_is_told_and_seen_in_full(kind: str, tmp_path: Path) -> None:
+    names = [f"model-{n}" for n in range(20)]
+    models = [TableModel(name=ModelName(name), state=ModelState.READY) for name in names]
+    async with engine("m-1") as one, doors() as port, running(kind, tmp_path) as rig, plane_of(rig, "") as plane:
+        rig.settings = {**rig.settings, "check_every_s": "60"}
+        many = [
+            one.endpoint.model_copy(
+                update={
+                    "id": f"{names[n % 20]}-{n}",
+                    "url": f"http://127.1.{n // 250}.{n % 250 + 1}:{port}",
+                    "models": (names[n % 20],),
+                    "served_name": names[n % 20],
+                }
+            )
+            for n in range(LARGE)
+        ]
+        await plane.put([*models, M], many)
+        reply = await plane.patch(put=[one.endpoint], drop=[many[0].id])
+        assert reply.digest == plane.table.digest
+        plane.look_anew()
+        await plane.sees(plane.holds_table)
+        async with asyncio.timeout(30):
+            while who(await ask(plane)) != "m-1":  # noqa: ASYNC110 - Envoy checks a new host once before it picks it
+                await asyncio.sleep(0.05)

@@ -67,6 +67,11 @@ def test_a_rightly_declared_router_is_accepted(kind: str) -> None:
         ({"kind": "haproxy", "url": "http://h:1", "settings": {"file": "/a"}}, "url", "unix:///PATH"),
         ({"kind": "haproxy", "url": "unix:///m"}, "settings", "needs the setting `file`"),
         ({"kind": "envoy", "settings": {"directory": "xds"}}, "settings.directory", "no absolute path"),
+        (
+            {"kind": "envoy", "settings": {"directory": "/x", "check_every_s": "0"}},
+            "settings.check_every_s",
+            "no whole number of 1 to 3600",
+        ),
         ({"kind": "smg", "settings": {"state": "/s", "key": "k"}}, "settings.key", "known: key_file, metrics, state"),
         ({"settings": {"file": "/f"}}, "settings.file", "kind native takes no settings"),
         ({"kind": "prometheus", "url": "file://host/x"}, "url", "absolute path"),
