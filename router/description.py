@@ -34,6 +34,7 @@ def describe(paths: Iterable[str], version: str) -> Json:
             "/v1/state": {"get": _state_operation()},
             "/v1/models": {"get": _plain("every known name with its state, in OpenAI's shape")},
             **{path: {"post": _plain("OpenAI's API; passed on to an endpoint of its `model`")} for path in paths},
+            "/for/{whom}/health": {"get": _plain("alive; the paths of clients are below /for/NAME as well")},
             "/healthz": {"get": _plain("alive")},
             "/readyz": {"get": _plain("200 with a table to serve from, else 503")},
             "/metrics": {"get": _plain("Prometheus metrics")},
