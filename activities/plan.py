@@ -1,11 +1,14 @@
 """`plan`: the one place where the plane decides. A local activity, so its input never enters history and the deciding
 code may change at every deploy. Its type name is checked at replay: never rename it."""
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
 
 from activities import handover
+from activities.handover import Handed
 from activities.pools import Pools
 from llmgw.calls import cut
 from llmgw.decide import decide
@@ -18,9 +21,15 @@ MAX_PLAN_BYTES = 1536 * 1024
 """Temporal takes payloads of 2 MiB at most. A larger result would fail the workflow's task, again and again."""
 
 
+LARGE = 500
+"""Nodes and replicas together. Deciding on fewer takes a few milliseconds, which a change of threads would prolong."""
+
+
 class Planner:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
+        self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        """One at a time: what a plan keeps for the next one is not shared."""
 
     @activity.defn(name="plan")
     async def plan(self, run_id: str) -> Plan:
@@ -31,7 +40,7 @@ class Planner:
         """
         handed = handover.get(run_id)
         try:
-            made = decide(handed.world, handed.now_s)
+            made = await self._decided(handed)
         except Exception as error:
             log.exception("deciding failed; safe mode")
             return safe_plan(handed.world, handed.now_s, cut(f"{type(error).__name__}: {error}"))
@@ -42,3 +51,11 @@ class Planner:
         if made.targets_changed:
             self._pools.poke(handed.world.fleet)
         return made
+
+    async def _decided(self, handed: Handed) -> Plan:
+        """A long decision is made beside the event loop: calls that agents and routers have answered meanwhile would
+        pass their limits otherwise, and be made again."""
+        world = handed.world
+        if len(world.seen) + len(world.assignments) < LARGE:
+            return decide(world, handed.now_s)
+        return await asyncio.get_running_loop().run_in_executor(self._beside, decide, world, handed.now_s)

@@ -3,12 +3,13 @@
 One attempt; a failure is an answer. The acknowledgement means: on disk, in force, in flight counted.
 """
 
+import zlib
 from collections.abc import Mapping
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio import activity
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 
 from activities.outward import Callers, RefusedError, UnansweredError, in_words
 from activities.sinks.kinds import sinks
@@ -16,11 +17,11 @@ from activities.sinks.sink import RouterError, Sink
 from llmgw.calls import CallOutcome, PublishAnswer, PublishCall, cut
 from llmgw.wire import Endpoint, ErrorCode, RouterTable, TableModel, TableReply
 
-ENDPOINTS_QUERY = "endpoints"
+TABLE_QUERY, ENDPOINTS_QUERY = "table", "endpoints"
 
 
 class TablePage(BaseModel):
-    """A page of the query `endpoints`."""
+    """What the query `table` packs, or a page of the query `endpoints`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -79,13 +80,24 @@ class Publish:
 
 
 async def read_table(handle: WorkflowHandle[object, object]) -> list[TablePage]:
-    """All pages of the table, of one revision; begun anew when it changes in between."""
+    """The table in one piece, or, where it is too large or an older worker answers, in pages of one revision; these are
+    begun anew when it changes in between."""
+    if packed := await _packed(handle):
+        return [TablePage.model_validate_json(zlib.decompress(packed))]
     while True:
         pages = [await _page(handle, 0)]
         while (following := pages[-1].next_page) is not None and pages[-1].revision == pages[0].revision:
             pages.append(await _page(handle, following))
         if pages[-1].revision == pages[0].revision:
             return pages
+
+
+async def _packed(handle: WorkflowHandle[object, object]) -> bytes:
+    try:
+        packed: bytes = await handle.query(TABLE_QUERY, result_type=bytes)
+    except WorkflowQueryFailedError:
+        return b""
+    return packed
 
 
 async def _page(handle: WorkflowHandle[object, object], page: int) -> TablePage:

@@ -19,6 +19,7 @@ from agent.enginelogs import follow as follow_log
 from agent.enginelogs import read_tail
 from agent.limits import Limits, Rate
 from agent.node import Node
+from agent.proc import boottime_s
 from agent.reports import as_line
 from llmgw.ids import ReplicaId
 from llmgw.wire import (
@@ -54,7 +55,7 @@ def build_api(node: Node) -> FastAPI:
     app = FastAPI(title="llmgw agent", docs_url=None, redoc_url=None)
     describe(app)
     commands = Commands(node)
-    node.meters.watch(node.report)
+    node.meters.watch(node.report, lambda: node.hearing.silent_s(boottime_s()))
     _say_errors(app)
     _serve_state(app, node)
     _serve_commands(app, commands)
@@ -76,6 +77,7 @@ def _serve_state(app: FastAPI, node: Node) -> None:
 async def _reports(node: Node, instance: str, revision: int) -> AsyncIterator[bytes]:
     with node.meters.streams.track_inprogress():
         while not node.closing:
+            node.hearing.note(boottime_s())
             if node.revisions.is_news(instance, revision):
                 report = node.report()
                 instance, revision = report.instance, report.revision
@@ -162,9 +164,10 @@ def _serve_health(app: FastAPI, node: Node) -> None:
 
     @app.get("/healthz", response_class=PlainTextResponse, responses=broken, tags=["health"])
     async def health() -> Response:
-        """200 while the agent serves and can write its ledger."""
-        problem = node.ledger.problem
-        return PlainTextResponse(problem or "ok", status_code=503 if problem else 200)
+        """200 while the agent serves and can write its ledger; what else is wrong with it is told all the same."""
+        if problem := node.ledger.problem:
+            return PlainTextResponse(problem, status_code=503)
+        return PlainTextResponse("; ".join(("ok", *node.problems())))
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["health"])
     async def metrics() -> Response:

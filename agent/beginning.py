@@ -1,16 +1,17 @@
 """What is executed for a replica: program, argv, environment; in a container, the client's. It starts nothing."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from agent.contained import Contained
-from agent.containers import Mount
+from agent.containers import shown_by_the_client
 from agent.launch import Invocation, Place, render
 from agent.ledger import Record
 from agent.marks import mark_environment
-from agent.settings import Settings
+from agent.mounts import mounts_for, really_at
 from agent.surroundings import Surroundings
 from agent.weights import finding
-from llmgw.wire import LaunchSpec, Refusal
+from llmgw.wire import Refusal
 
 
 def what_to_execute(record: Record, around: Surroundings, contained: Contained | None) -> tuple[str, Invocation] | str:
@@ -25,6 +26,10 @@ def what_to_execute(record: Record, around: Surroundings, contained: Contained |
         return secrets.message
     if isinstance(weights, Refusal):
         return weights.message
+    if contained is not None and (shown := shown_by_the_client(secrets)):
+        return f"secrets as {', '.join(shown)} would be seen in the container tool's command line: use other variables"
+    if contained is not None and weights.startswith("/"):
+        weights = str(really_at(Path(weights)))
     return executable, _invocation(record, around, contained, weights, secrets)
 
 
@@ -47,13 +52,5 @@ def _invocation(
     made = Invocation(argv=rendered.argv, env=env)
     if contained is None:
         return made
-    mounts = mounts_for(record.start.launch, weights, around.settings)
+    mounts = mounts_for(weights, around.settings.weights_root)
     return contained.invocation(made, record, around.devices(), mounts)
-
-
-def mounts_for(launch: LaunchSpec, weights: str, settings: Settings) -> tuple[Mount, ...]:
-    """What a container sees of the node's disk: its weights, and the node's cache of them."""
-    local = (launch.weights or "").startswith("file:")
-    own = (Mount(weights),) if local else ()
-    cache = (Mount(str(settings.weights_root), writable=True),) if settings.weights_root is not None else ()
-    return (*cache, *own)

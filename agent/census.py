@@ -7,10 +7,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+import structlog
+
 from agent.marks import MARKER
 from agent.proc import Census, take_census
 
 Found = TypeVar("Found")
+
+AGAIN_S = 0.5
+
+log = structlog.get_logger("agent")
 
 
 class SharedLook(Generic[Found]):
@@ -40,11 +46,23 @@ class SharedLook(Generic[Found]):
 
 
 class CensusTaker(SharedLook[Census]):
-    """All processes of this machine."""
+    """All processes of this machine. Where the kernel does not tell all of them, whoever asks waits until it does:
+    a part of the list would prove the rest gone."""
 
     def __init__(self) -> None:
-        super().__init__(_take, "census")
+        super().__init__(self._take, "census")
+        self.problem = ""
+        """Why there is none at present."""
 
-
-async def _take() -> Census:
-    return await asyncio.to_thread(take_census, MARKER)
+    async def _take(self) -> Census:
+        while True:
+            try:
+                found = await asyncio.to_thread(take_census, MARKER)
+            except OSError as error:
+                if not self.problem:
+                    log.critical("processes cannot be counted: nothing is taken for gone", problem=str(error))
+                self.problem = f"processes cannot be counted, so nothing is taken for gone: {error}"[:300]
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self.problem = ""
+                return found

@@ -55,6 +55,15 @@ class Cgroups:
             with suppress(OSError):
                 (self._root / replica / "cgroup.kill").write_text("1")
 
+    def memory_deaths(self, replica: ReplicaId) -> int:
+        """Its processes that the kernel ended for want of memory; 0 where that is not counted."""
+        if self._root is not None:
+            with suppress(OSError, ValueError, IndexError):
+                for line in (self._root / replica / "memory.events").read_text().splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return 0
+
     def remove(self, replica: ReplicaId) -> None:
         """Of a replica that is gone; its cgroup is empty."""
         if self._root is not None:

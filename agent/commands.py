@@ -68,6 +68,7 @@ class Commands:
 
     async def execute(self, batch: CommandBatch) -> BatchReply:
         """Accept and return: engines start and stop in the background. Raises BatchRefused."""
+        self._node.hearing.note(boottime_s())
         async with self._node.turn:
             self._fence(batch)
             census = await self._node.census.take() if self._needs_census(batch) else Census()
@@ -192,6 +193,7 @@ class Commands:
             start=start,
             mark=Mark(**token.model_dump(), replica=start.replica),
             home=self._node.home,
+            node=self._node.settings.node,
             port=port,
             extra_ports=dict(zip(start.launch.extra_ports, extra, strict=True)),
             idle_mib=self._node.idle_mib(claim.device for claim in start.claims),

@@ -75,6 +75,14 @@ class Contained:
             return (_shown(0, f"container, in doubt: {failed}"),)
         return tuple(_as_process(one) for one in found)
 
+    async def why_ended(self, record: Record) -> str:
+        """What is added to the end of a container; empty when the tool tells nothing more of it."""
+        try:
+            found = await self._tool.found(record.replica)
+        except ToolFailed:
+            return ""
+        return ": out of memory (the kernel ended it)" if any(one.out_of_memory for one in found) else ""
+
     @property
     def _client(self) -> Mapping[str, str]:
         return self._tool.environ

@@ -27,7 +27,8 @@ HOME, NODE, REPLICA, RECORD = "llmgw.home", "llmgw.node", "llmgw.replica", "llmg
 ANSWER_S = 30.0
 """A tool that says nothing for so long has failed."""
 
-_OF_THE_CLIENT = ("HOME", "PATH", "DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "TMPDIR")
+_OF_THE_CLIENT = frozenset({"HOME", "PATH", "TMPDIR"})
+_PREFIXES_OF_THE_CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "BUILDAH_", "LD_")
 """Variables that the client reads itself: these are handed over by value, all others by name alone, unseen in `ps`."""
 
 _ASCEND_DEVICES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
@@ -44,6 +45,8 @@ class Found:
     """Of its first process, in this machine's numbers; 0 when it does not run or is elsewhere."""
     record: Record | None
     """As its label tells; None when that is damaged."""
+    out_of_memory: bool = False
+    """The kernel ended it for want of memory."""
 
 
 class ToolFailed(Exception):  # noqa: N818 - told as it is
@@ -149,15 +152,16 @@ def run_invocation(
     argv = (
         *(tool, "run", "--name", container_name(record, node)),
         *(word for key, value in _labels(record, node).items() for word in ("--label", f"{key}={value}")),
-        *("--network", "host", "--ipc", "host", "--restart", "no"),
+        *("--network", "host", "--ipc", "host", *_init(Path(tool).name), "--restart", "no"),
         *_device_flags(Path(tool).name, devices),
+        *_no_more_devices(inside.env, devices),
         *(word for mount in mounts for word in ("--mount", _mount(mount))),
         *(word for name, value in inside.env.items() for word in ("--env", _variable(name, value))),
         *entry,
         spec.image,
         *inside.argv[1:],
     )
-    own = {name: value for name, value in inside.env.items() if not name.startswith(_OF_THE_CLIENT)}
+    own = {name: value for name, value in inside.env.items() if not _is_the_clients(name)}
     return Invocation(argv=argv, env={**client, **own})
 
 
@@ -197,6 +201,7 @@ def _found(row: Mapping[str, Any]) -> Found:
         runs=str(state.get("Status", "")).lower() not in ("exited", "dead", "created", "configured", "stopped"),
         pid=int(state.get("Pid") or 0),
         record=record,
+        out_of_memory=state.get("OOMKilled") is True,
     )
 
 
@@ -223,9 +228,36 @@ def _device_flags(tool: str, devices: tuple[tuple[Device, int], ...]) -> tuple[s
     return tuple(flags)
 
 
+def _init(tool: str) -> tuple[str, ...]:
+    """A first process that takes signals and buries the dead: as such, a program without handlers ignores TERM.
+
+    docker brings one along; podman's is a package of its own, and a run fails where that is missing.
+    """
+    return () if "podman" in tool else ("--init",)
+
+
+def _no_more_devices(env: Mapping[str, str], devices: tuple[tuple[Device, int], ...]) -> tuple[str, ...]:
+    """Images ask for all NVIDIA devices, and are given them where that runtime is the default: none unless claimed."""
+    if "NVIDIA_VISIBLE_DEVICES" in env or any(device.vendor == "nvidia" for device, _ in devices):
+        return ()
+    return ("--env", "NVIDIA_VISIBLE_DEVICES=void")
+
+
 def _mount(mount: Mount) -> str:
-    return f"type=bind,source={mount.path},target={mount.path}" + ("" if mount.writable else ",readonly")
+    """As a line of CSV, which is what the tools read."""
+    fields = ["type=bind", f"source={mount.path}", f"target={mount.path}", *([] if mount.writable else ["readonly"])]
+    quoted = ('"' + field.replace('"', '""') + '"' if {",", '"'} & set(field) else field for field in fields)
+    return ",".join(quoted)
 
 
 def _variable(name: str, value: str) -> str:
-    return f"{name}={value}" if name.startswith(_OF_THE_CLIENT) else name
+    return f"{name}={value}" if _is_the_clients(name) else name
+
+
+def shown_by_the_client(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the variables whose values would stand in the client's command line."""
+    return tuple(sorted(name for name in names if _is_the_clients(name)))
+
+
+def _is_the_clients(name: str) -> bool:
+    return name in _OF_THE_CLIENT or name.startswith(_PREFIXES_OF_THE_CLIENT)

@@ -60,6 +60,8 @@ class Meter:
     foreign: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     """Processes that the tool lists and the kernel does not know."""
+    unseen_mib: Mapping[int, int | None] = field(default_factory=dict)
+    """What these hold, by pid, where the tool tells."""
 
 
 _NOT_READ = Inventory(complete=False, problem="devices are not read yet")
@@ -234,6 +236,7 @@ def _meter(seen: Seen, holding: Holding) -> Meter:
         untold=any(user.mib is None for user in seen.processes),
         foreign=tuple(_in_words(user) for user in foreign),
         unseen=tuple(_in_words(user) for user in unseen),
+        unseen_mib={user.pid: user.mib for user in unseen},
     )
 
 

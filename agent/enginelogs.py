@@ -28,9 +28,10 @@ class EngineLogs:
         self._limit = limit_mib * 1024 * 1024
 
     def path(self, replica: ReplicaId, attempt: int) -> Path:
-        """Where this attempt's output goes; its folder is made."""
+        """Where this attempt's output goes; its folder is made where that can be (if not, the start tells why)."""
         folder = self._root / replica
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{attempt}.log"
 
     def latest(self, replica: str) -> Path | None:
@@ -55,19 +56,21 @@ class EngineLogs:
         with suppress(OSError):
             path.replace(path.with_suffix(".log.1"))
 
-    def bound(self, replica: ReplicaId, attempt: int) -> None:
-        """Halve the log if it is over its limit. Blocking."""
+    def bound(self, replica: ReplicaId, attempt: int) -> bool:
+        """Halve the log if it is over its limit; whether it was. Blocking.
+
+        Where nothing can be kept (the disk is full, maybe by this very log) it is emptied all the same.
+        """
         path = self._root / replica / f"{attempt}.log"
         try:
             size = path.stat().st_size
             if size <= self._limit:
-                return
-            with path.open("rb") as file, path.with_suffix(".log.1").open("wb") as kept:
-                file.seek(max(0, size - self._limit // 2))
-                shutil.copyfileobj(file, kept)
+                return False
+            _keep(path, path.with_suffix(".log.1"), size, self._limit // 2)
             os.truncate(path, 0)  # the engine appends, so it goes on at the new end
         except OSError:
-            return
+            return False
+        return True
 
     def forget_old(self, live: set[str]) -> None:
         """Remove the logs of replicas long gone. Blocking."""
@@ -76,6 +79,19 @@ class EngineLogs:
         gone = [folder for folder in self._root.iterdir() if folder.name not in live]
         for folder in sorted(gone, key=_age_key, reverse=True)[KEPT_REPLICAS:]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keep(path: Path, kept: Path, size: int, most: int) -> None:
+    """The last `most` bytes of what was there: a fast writer is not followed."""
+    try:
+        with path.open("rb") as file, kept.open("wb") as copy:
+            file.seek(max(0, size - most))
+            left = min(size, most)
+            while left and (chunk := file.read(min(left, 1024 * 1024))):
+                copy.write(chunk)
+                left -= len(chunk)
+    except OSError:
+        kept.unlink(missing_ok=True)
 
 
 def last_lines(path: Path, count: int) -> list[str]:

@@ -31,7 +31,7 @@ class Engine:
     def send(self, signum: signal.Signals) -> None:
         """Signal the leader alone; one that has ended is left alone."""
         if self._pidfd >= 0:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):  # what stays is seen by the census, and told
                 signal.pidfd_send_signal(self._pidfd, signum)
 
     def close(self) -> None:
@@ -53,6 +53,8 @@ class Engine:
 
 def start(executable: str, invocation: Invocation, log: Path) -> Engine:
     """Execute in a new session, output to `log`, no input. Raises OSError when it cannot be executed."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch(0o600)
     pid = os.posix_spawn(
         executable,
         invocation.argv,
@@ -67,7 +69,12 @@ def start(executable: str, invocation: Invocation, log: Path) -> Engine:
         setsigdef=_RESET_SIGNALS,
     )
     process = process_at(pid)  # our child cannot vanish before it is waited for
-    return Engine(pid, process.start_ticks if process else 0, os.pidfd_open(pid))
+    try:
+        return Engine(pid, process.start_ticks if process else 0, os.pidfd_open(pid))
+    except OSError:  # no file handle left: what cannot be watched is not run
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def adopt(pid: int, start_ticks: int) -> Engine | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from llmgw.ids import DeviceId, ReplicaId
+from llmgw.ids import DeviceId, NodeId, ReplicaId
 from llmgw.wire import Mark, Start, Token, Wire
 
 
@@ -46,6 +46,8 @@ class Record(Wire):
     mark: Mark
     home: str
     """The state folder of the agent that started it."""
+    node: NodeId = NodeId("")
+    """As it was called when this started; empty: as it is called now."""
     port: int
     extra_ports: dict[str, int] = {}
     moves: int = 0
@@ -78,6 +80,10 @@ class Ledger(Wire):
     records: dict[ReplicaId, Record] = {}
     resting_ports: dict[int, float] = {}
     """Port -> moment on the boot clock at which it began to rest."""
+    resting_with: dict[int, int] = {}
+    """Extra port that rests -> the first port of its engine: they are let go together."""
+    heard_s: float | None = None
+    """When a plane was last heard, on the boot clock."""
 
 
 class LedgerError(Exception):
@@ -118,9 +124,11 @@ SOON_S = 0.05
 class LedgerFile:
     """The one writer. `snapshot` is called at the moment of writing, so a write holds all that was wanted before."""
 
-    def __init__(self, path: Path, snapshot: Callable[[], Ledger]) -> None:
+    def __init__(self, path: Path, snapshot: Callable[[], Ledger], folder_lost: Callable[[], None]) -> None:
+        """`folder_lost`: makes the folder anew, in a thread; raises OSError when it cannot."""
         self._path = path
         self._snapshot = snapshot
+        self._folder_lost = folder_lost
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
@@ -162,7 +170,7 @@ class LedgerFile:
         while self._waiting:
             served, self._waiting = self._waiting, []
             try:
-                await asyncio.to_thread(write_ledger, self._path, self._snapshot())
+                await asyncio.to_thread(self._write, self._snapshot())
                 self.problem = ""
             except OSError as error:
                 self.problem = f"cannot write {self._path}: {error.strerror or error}"
@@ -173,3 +181,10 @@ class LedgerFile:
                     future.set_exception(LedgerError(self.problem))
                 else:
                     future.set_result(None)
+
+    def _write(self, ledger: Ledger) -> None:
+        try:
+            write_ledger(self._path, ledger)
+        except FileNotFoundError:
+            self._folder_lost()
+            write_ledger(self._path, ledger)

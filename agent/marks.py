@@ -41,7 +41,7 @@ def mark_environment(record: Record, node: NodeId) -> dict[str, str]:
         "LLMGW_REPLICA": record.replica,
         "LLMGW_MARK_EPOCH": str(record.mark.epoch),
         "LLMGW_MARK_SEQ": str(record.mark.seq),
-        "LLMGW_NODE": node,
+        "LLMGW_NODE": record.node or node,
         "LLMGW_RECORD": _slim(record).model_dump_json(exclude_defaults=True),
     }
 
@@ -99,7 +99,7 @@ def _kin(record: Record, census: Census) -> set[int]:
 def _carries(process: Process, record: Record, node: NodeId) -> bool:
     marked = read_mark(process.environ) if process.environ else None
     return marked is not None and (marked.node, marked.home, marked.mark.replica, _whose(marked.mark)) == (
-        node,
+        record.node or node,
         record.home,
         record.replica,
         _whose(record.mark),

@@ -34,17 +34,18 @@ class Meters:
         self.bugs = Counter("llmgw_agent_bugs_total", "Tasks that broke", registry=self.registry)
         self.streams = Gauge("llmgw_agent_streams", "Held report streams", registry=self.registry)
 
-    def watch(self, report: Callable[[], NodeReport]) -> None:
+    def watch(self, report: Callable[[], NodeReport], plane_silent_s: Callable[[], float]) -> None:
         """Show the node's state as gauges."""
-        self.registry.register(_NodeGauges(report))
+        self.registry.register(_NodeGauges(report, plane_silent_s))
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
 
 class _NodeGauges(Collector):
-    def __init__(self, report: Callable[[], NodeReport]) -> None:
+    def __init__(self, report: Callable[[], NodeReport], plane_silent_s: Callable[[], float]) -> None:
         self._report = report
+        self._plane_silent_s = plane_silent_s
 
     def collect(self) -> Iterable[Metric]:
         report = self._report()
@@ -64,6 +65,14 @@ class _NodeGauges(Collector):
             "llmgw_agent_weights_incomplete",
             "Weights on the disk that cannot be loaded",
             value=sum(not row.complete for row in on_disk),
+        )
+        yield GaugeMetricFamily(
+            "llmgw_agent_plane_silent_seconds",
+            "Since a plane last read a report or sent commands",
+            value=self._plane_silent_s(),
+        )
+        yield GaugeMetricFamily(
+            "llmgw_agent_problems", "Things that are wrong with the agent itself", value=len(report.problems)
         )
         yield GaugeMetricFamily("llmgw_agent_revision", "Revision of the report", value=report.revision)
         yield GaugeMetricFamily(

@@ -4,13 +4,15 @@ Everything here happens on one event loop. `agent.commands` decides what a batch
 """
 
 import asyncio
+import errno
+import os
 import shutil
+import signal
 import socket
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import IO
 
 import structlog
 
@@ -20,10 +22,12 @@ from agent.cgroups import cgroups_for
 from agent.containers import Found, ToolFailed, container_tool
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
-from agent.ledger import Ledger, LedgerFile, Record, read_ledger
+from agent.hearing import Hearing
+from agent.ledger import Ledger, LedgerError, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
 from agent.marks import MARKER, processes_of, read_mark
 from agent.metrics import Meters
+from agent.oom import MemoryDeaths
 from agent.ports import Ports
 from agent.proc import PROC, Census, Process, boot_id, boottime_s, machine_id, process_at
 from agent.readiness import Prober
@@ -31,7 +35,7 @@ from agent.recovery import recover
 from agent.replica import Replica
 from agent.reports import Revisions
 from agent.settings import Settings
-from agent.statefolder import StateInUse, lock_folder, made_machine_id
+from agent.statefolder import StateFolder, StateInUse, kept_machine_id
 from agent.surroundings import Surroundings
 from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
@@ -44,6 +48,9 @@ FIRST_LOOK_S = 1.5
 
 DEVICES_S = 15.0
 HOUSEKEEPING_S = 5.0
+LOGS_S = 1.0
+FAST_LOGS_S = 0.1
+HEARD_WRITTEN_S = 3600.0
 
 __all__ = ["Node", "StateInUse", "log"]
 
@@ -54,8 +61,12 @@ class Node:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.settings = settings
         self.boot_id = boot_id()
-        self.machine_id = settings.machine_id or machine_id() or made_machine_id(settings.state_dir / "machine-id")
+        self.machine_id = settings.machine_id or machine_id() or kept_machine_id(settings.state_dir / "machine-id")
         self.home = str(settings.state_dir)
+        self.folder = StateFolder(settings.state_dir)
+        self.names = frozenset({settings.node})
+        """What this node is called, and was before: engines carry the name of their time."""
+        self.hearing = Hearing(boottime_s())
         self.token: Token | None = None
         self.must_report_first = False
         """The ledger was lost: no command before the state rebuilt from marks was told."""
@@ -66,7 +77,8 @@ class Node:
         self.cgroups = cgroups_for(self.home)
         self.device_looks = SharedLook(self._look_at_devices, "devices")
         self.logs = EngineLogs(settings.state_dir / "logs", settings.log_limit_mib)
-        self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot)
+        self.memory_deaths = MemoryDeaths(self.cgroups)
+        self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot, self._make_folder_anew)
         self.revisions = Revisions()
         self.meters = Meters()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,7 +104,8 @@ class Node:
         )
         self._devices = Known()
         self._disk: DiskReport | None = None
-        self._lock: IO[str] | None = None
+        self._silence_told = ""
+        self._heard_written_s = boottime_s()
         self._hostname = socket.gethostname()
         self._version = _version()
 
@@ -100,20 +113,22 @@ class Node:
 
     async def open(self) -> None:
         """Take over what runs, and only then be ready for questions. Raises StateInUse, LedgerError, OSError."""
-        self._lock = lock_folder(self.settings.state_dir)
+        self.folder.hold()
+        self.names = self.folder.names(self.settings.node)
         self._around = self._surroundings(Prober())
         path = self.settings.state_dir / "ledger.json"
         contained = await self._contained()
         running = {one.replica: one.record for one in contained if one.runs and one.record is not None}
         census = await self.census.take()
         recovered = recover(
-            read_ledger(path), census, self.boot_id, self.settings.node, self.home, running, self.machine_id
+            read_ledger(path), census, self.boot_id, self.settings.node, self.home, running, self.machine_id, self.names
         )
         await self._clear([one.name for one in contained if one.replica not in recovered.ledger.records])
         for note in recovered.notes:
             log.warning("recovered", note=note)
         self.token, self.must_report_first = recovered.ledger.token, recovered.rebuilt
-        self.ports.restore(recovered.ledger.resting_ports)
+        self.ports.restore(recovered.ledger.resting_ports, recovered.ledger.resting_with)
+        self.hearing.restore(recovered.ledger.heard_s, boottime_s())
         for record in recovered.ledger.records.values():
             self.replicas[record.replica] = self.new_replica(record)
             self.ports.hand_over(record.ports)
@@ -128,6 +143,7 @@ class Node:
         await self._first_look()
         self.note_head()
         self._make_task(self._keep_house(), "housekeeping")
+        self._make_task(self._bound_logs(), "logs")
         if self._source.changes:
             self._make_task(self._read_devices(), "devices")
 
@@ -142,8 +158,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.ledger.settle()
         await self._around.prober.close()
-        if self._lock is not None:
-            self._lock.close()
+        self.folder.let_go()
 
     def watch_certificate(self, rotation: Rotation) -> None:
         """Take a certificate that was replaced on the disk into force, within seconds."""
@@ -193,7 +208,7 @@ class Node:
         with suppress(OSError):
             environ = (PROC / str(pid) / "environ").read_bytes()
             mark = read_mark(environ) if MARKER in environ else None
-            return Whose.OURS if mark is not None and mark.node == self.settings.node else Whose.FOREIGN
+            return Whose.OURS if mark is not None and mark.node in self.names else Whose.FOREIGN
         return Whose.FOREIGN
 
     def forget(self, replica: ReplicaId) -> None:
@@ -225,7 +240,12 @@ class Node:
 
     def note_head(self) -> None:
         """Something about the node itself may have changed."""
-        self.revisions.note_head(self._devices.inventory, self.token, self.quarantined())
+        self.revisions.note_head(self._devices.inventory, self.token, self.quarantined(), self.problems())
+
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the agent itself."""
+        said = (self.ledger.problem, self.folder.problem, self.census.problem, self.hearing.problem(boottime_s()))
+        return tuple(problem[:300] for problem in said if problem)
 
     def report(self) -> NodeReport:
         quarantined = self.quarantined()
@@ -246,6 +266,7 @@ class Node:
             disk=self._disk,
             hostname=self._hostname,
             version=self._version,
+            problems=self.problems(),
         )
 
     def told(self, revision: int) -> None:
@@ -282,6 +303,7 @@ class Node:
             ledger=self.ledger,
             census=self.census,
             cgroups=self.cgroups,
+            memory_deaths=self.memory_deaths,
             prober=prober,
             devices=lambda: self._devices,
             look_at_devices=self.device_looks.take if self._source.changes else None,
@@ -296,7 +318,22 @@ class Node:
             token=self.token,
             records={replica.record.replica: replica.record for replica in self.replicas.values()},
             resting_ports=self.ports.resting,
+            resting_with=self.ports.companions,
+            heard_s=self.hearing.heard_s,
         )
+
+    def _make_folder_anew(self) -> None:
+        """In a thread. Where another agent has taken the place meanwhile, this one ends: two would both be right."""
+        try:
+            self.folder.make_anew()
+        except StateInUse as error:
+            log.critical("another agent has taken the state folder: this one ends", problem=str(error))
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise OSError(errno.EEXIST, str(error)) from error
+        self.folder.names(self.settings.node)
+        if self.settings.machine_id is None and not machine_id():
+            kept_machine_id(self.settings.state_dir / "machine-id", self.machine_id)
+        log.error("state folder lost", problem=self.folder.problem)
 
     def _make_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -336,7 +373,11 @@ class Node:
     async def _keep_house(self) -> None:
         while True:
             live = [(replica.record.replica, replica.record.start.attempt) for replica in self.replicas.values()]
-            await asyncio.to_thread(self._tidy, live)
+            await asyncio.to_thread(self.logs.forget_old, {replica for replica, _ in live})
+            await self._look_after_folder()
+            self.memory_deaths.sample()
+            self._say_silence()
+            self.note_head()
             self._disk = await asyncio.to_thread(_disk_of, self.settings.weights_root or self.settings.state_dir)
             await asyncio.sleep(HOUSEKEEPING_S)
 
@@ -349,10 +390,28 @@ class Node:
                 log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
             told = problem
 
-    def _tidy(self, live: list[tuple[ReplicaId, int]]) -> None:
-        for replica, attempt in live:
-            self.logs.bound(replica, attempt)
-        self.logs.forget_old({replica for replica, _ in live})
+    async def _bound_logs(self) -> None:
+        """More often while an engine writes fast: what it writes between two looks is on the disk."""
+        while True:
+            live = [(replica.record.replica, replica.record.start.attempt) for replica in self.replicas.values()]
+            halved = await asyncio.to_thread(lambda logs: sum(self.logs.bound(*one) for one in logs), live)
+            await asyncio.sleep(FAST_LOGS_S if halved else LOGS_S)
+
+    async def _look_after_folder(self) -> None:
+        if await asyncio.to_thread(self.folder.is_lost):
+            with suppress(OSError, LedgerError):  # told as the ledger's problem, and tried again
+                await asyncio.to_thread(self._make_folder_anew)
+                await self.ledger.save()
+
+    def _say_silence(self) -> None:
+        """Once a day; what was heard is written down once an hour."""
+        now_s = boottime_s()
+        if (problem := self.hearing.problem(now_s)) and problem != self._silence_told:
+            log.warning("no plane", problem=problem)
+        self._silence_told = problem
+        if self.hearing.heard_s - self._heard_written_s >= HEARD_WRITTEN_S:
+            self._heard_written_s = self.hearing.heard_s
+            self.ledger.save_soon()
 
 
 def _disk_of(path: Path) -> DiskReport | None:

@@ -5,9 +5,11 @@ let go by every router, or an hour. It never decides who gets a port, and knows 
 """
 
 import socket
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from agent.proc import PROC
 
@@ -49,6 +51,8 @@ class Ports:
         self._next = 0
         self._held: dict[int, socket.socket | None] = {}
         self._resting: dict[int, float] = {}
+        self._with: dict[int, int] = {}
+        """An extra port that rests -> the first port of its engine."""
 
     def take(self, count: int, now_s: float) -> tuple[int, ...]:
         """`count` ports, each bound until `hand_over`. Raises NoPort; then none is taken."""
@@ -82,18 +86,28 @@ class Ports:
                 bound.close()
 
     def rest(self, ports: Iterable[int], now_s: float) -> None:
-        """Ports of an engine that is gone."""
+        """Ports of an engine that is gone: the one that routers know first."""
         ports = tuple(ports)
         self.give_back(ports)
         self._resting |= dict.fromkeys(ports, now_s)
+        self._with |= dict.fromkeys(ports[1:], ports[0])
 
     def release(self, ports: Iterable[int]) -> None:
-        """Ports that every router has let go; those in use are not touched."""
-        for port in ports:
-            self._resting.pop(port, None)
+        """Ports that every router has let go, and the extra ones of their engines, which no router ever knew; those in
+        use are not touched."""
+        let_go = set(ports)
+        for port in [port for port in self._resting if self._with.get(port, port) in let_go or port in let_go]:
+            del self._resting[port]
+            self._with.pop(port, None)
 
-    def restore(self, resting: dict[int, float]) -> None:
+    def restore(self, resting: dict[int, float], companions: Mapping[int, int] = MappingProxyType({})) -> None:
         self._resting = dict(resting)
+        self._with = dict(companions)
+
+    @property
+    def companions(self) -> dict[int, int]:
+        """Extra port that rests -> the first port of its engine."""
+        return {port: first for port, first in self._with.items() if port in self._resting}
 
     @property
     def resting(self) -> dict[int, float]:
@@ -102,6 +116,7 @@ class Ports:
 
     def _wake(self, now_s: float) -> None:
         self._resting = {port: since for port, since in self._resting.items() if now_s - since < REST_S}
+        self._with = self.companions
 
     def _told(self, count: int) -> str:
         return (
@@ -118,3 +133,22 @@ def _bind(port: int) -> socket.socket | None:
         return candidate
     candidate.close()
     return None
+
+
+def listens_at(port: int, proc: Path = PROC) -> tuple[str, ...]:
+    """The addresses of this machine at which somebody listens on `port`; none where the kernel does not tell.
+
+    Format of /proc/net/tcp: proc_net(5); addresses are in the processor's byte order, in words of 32 bits.
+    """
+    found: list[str] = []
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with suppress(OSError, ValueError, IndexError):
+            for line in (proc / "net" / name).read_text().splitlines()[1:]:
+                words = line.split()
+                address, _, number = words[1].partition(":")
+                if words[3] == "0A" and int(number, 16) == port:
+                    raw = b"".join(
+                        int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
+                    )
+                    found.append(socket.inet_ntop(family, raw))
+    return tuple(dict.fromkeys(found))

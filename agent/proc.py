@@ -3,10 +3,12 @@
 Reads /proc (Linux). It never signals, starts or judges a process; `agent.marks` says whose a process is.
 """
 
+import errno
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -23,6 +25,8 @@ class Process:
     """Clock ticks from boot to its start: with the pid an identity that outlives neither reuse nor doubt."""
     alive: bool
     name: str = ""
+    stopped: bool = False
+    """By SIGSTOP, or by a debugger: it does nothing until it is continued."""
     environ: bytes = b""
 
 
@@ -36,16 +40,23 @@ class Census:
         return next((process for process in self.processes if process.pid == pid), None)
 
 
-def take_census(marker: bytes) -> Census:
-    """Every live process; environments only of those that hold `marker` (and that we may read)."""
-    return Census(tuple(process for process in _read_all(marker) if process.alive))
+def take_census(marker: bytes, proc: Path = PROC) -> Census:
+    """Every live process; environments only of those that hold `marker` (and that we may read).
+
+    Raises OSError when the kernel's list cannot be read whole (no file handle left, another /proc): who is not in a
+    part of it need not be gone.
+    """
+    found = tuple(_read_all(marker, proc))
+    if all(process.pid != os.getpid() for process in found):
+        raise OSError(errno.ENOENT, f"{proc} does not list this agent itself")
+    return Census(tuple(process for process in found if process.alive))
 
 
 def process_at(pid: int) -> Process | None:
     """The process with this pid, dead or alive; None if there is none. Its environment is not read."""
     try:
         return parse_stat((PROC / str(pid) / "stat").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError):
         return None
 
 
@@ -65,6 +76,7 @@ def parse_stat(line: bytes) -> Process:
         start_ticks=int(fields[19]),
         alive=state not in (b"Z", b"X") or threads > 1,
         name=name.decode(errors="replace"),
+        stopped=state in (b"T", b"t"),
     )
 
 
@@ -122,25 +134,24 @@ def boottime_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _read_all(marker: bytes) -> Iterator[Process]:
-    for entry in PROC.iterdir():
-        if entry.name.isdigit() and (process := process_at(int(entry.name))) is not None:
-            yield _with_environ(process, marker)
+_GONE_OR_ANOTHERS = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
-def _with_environ(process: Process, marker: bytes) -> Process:
+def _read_all(marker: bytes, proc: Path) -> Iterator[Process]:
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            try:
+                process = parse_stat((entry / "stat").read_bytes())
+            except _GONE_OR_ANOTHERS:
+                continue
+            except (ValueError, IndexError) as error:
+                raise OSError(errno.EIO, f"{entry}/stat is none: {error}") from error
+            yield _with_environ(process, marker, entry)
+
+
+def _with_environ(process: Process, marker: bytes, entry: Path) -> Process:
     try:
-        environ = (PROC / str(process.pid) / "environ").read_bytes()
-    except OSError:  # gone meanwhile, or another user's
+        environ = (entry / "environ").read_bytes()
+    except _GONE_OR_ANOTHERS:
         return process
-    if marker not in environ:
-        return process
-    return Process(
-        pid=process.pid,
-        group=process.group,
-        session=process.session,
-        start_ticks=process.start_ticks,
-        alive=process.alive,
-        name=process.name,
-        environ=environ,
-    )
+    return replace(process, environ=environ) if marker in environ else process

@@ -31,9 +31,13 @@ def recover(
     home: str,
     contained: Mapping[ReplicaId, Record] = MappingProxyType({}),
     machine_id: str = "",
+    names: Iterable[NodeId] = (),
 ) -> Recovered:
-    """The state to start from. `contained`: records that the labels of running containers tell."""
-    marked = {**contained, **marked_records(census, node, home)}
+    """The state to start from. `contained`: records that the labels of running containers tell; `names`: what this
+    node was called before."""
+    marked = dict(contained)
+    for name in (*names, node):
+        marked |= marked_records(census, name, home)
     if ledger is None:
         fresh = Ledger(boot_id=boot_id, token=_highest(marked.values()), records=marked)
         lost = f"ledger lost: {len(marked)} replicas rebuilt from the marks of their processes"

@@ -6,6 +6,7 @@ The only place that changes a replica's state. It runs on the agent's one event 
 import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from agent import engines
 from agent.beginning import what_to_execute
@@ -17,9 +18,10 @@ from agent.marks import processes_of
 from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort
 from agent.proc import Process, boottime_s
-from agent.readiness import FAILURES, TICK_S, Finding, LogSize, grown_or_due, loading_interval_s, port_answers
+from agent.readiness import FAILURES, TICK_S, Finding, LogSize, grown_or_due, loading_interval_s
 from agent.stopping import bring_down, describe, rungs
 from agent.surroundings import Surroundings
+from agent.symptoms import LOOK_AFTER_S, answering_host, why_unheard
 from agent.telling import how_it_ended, row_of
 from agent.vitals import Vitals
 from llmgw.wire import EngineState, ReplicaReport
@@ -52,6 +54,12 @@ class Replica:
         self._since_s = _now_s()
         self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pids: frozenset[int] = frozenset()
+        """Processes that it had, as far as they were seen."""
+        self._host = around.settings.probe_hosts[0]
+        """Where it answered last."""
+        self._unheard = (0.0, "")
+        """(its age when it was last asked why it is not heard, what was found)."""
         self._log = around.logs.path(record.replica, record.start.attempt)
         self._vitals = Vitals(record.start.launch, self._log, _now_s)
         tool = around.containers if record.start.launch.container is not None else None
@@ -144,10 +152,19 @@ class Replica:
                 return True
             if self._lost_its_port() and await self._move():
                 return True
-            self._fail(how_it_ended(engine.exit_code, self.state), engine.exit_code)
+            self._fail(await self._how_it_ended(engine.exit_code), engine.exit_code)
         elif passed:
             await self._give_up(watch.result())
         return False
+
+    async def _how_it_ended(self, exit_code: int | None) -> str:
+        """In words. Only for one that ended well is the machine looked at: a death is to be told at once."""
+        words = how_it_ended(exit_code, self.state)
+        if self._container is not None:
+            return words + await self._container.why_ended(self.record)
+        if exit_code == 0 and not self.record.was_ready and (left := await self._survivors()):
+            return f"{words}, and left {describe(left)}: an engine must stay in the foreground"
+        return words + self._around.memory_deaths.why(self.record.replica, exit_code)
 
     def _lost_its_port(self) -> bool:
         record = self.record
@@ -200,7 +217,8 @@ class Replica:
         try:
             engine = engines.start(executable, invocation, self._log)
         except OSError as error:
-            self._fail(f"cannot execute {executable}: {error.strerror}")
+            at = f" ({error.filename})" if error.filename and str(error.filename) != executable else ""
+            self._fail(f"cannot execute {executable}: {error.strerror}{at}")
             return None
         if self._container is None:  # podman's client is the parent of what watches over the container
             self._around.cgroups.enter(self.record.replica, engine.pid)
@@ -218,7 +236,7 @@ class Replica:
             if left_s <= 0:
                 return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
             if self.state is EngineState.STARTING and not self._port_answers():
-                self._settle(Finding(answers=False, ready=False))
+                self._settle(Finding(answers=False, ready=False, reason=self._why_unheard()))
                 await asyncio.sleep(min(TICK_S, left_s))
                 continue
             try:
@@ -229,12 +247,16 @@ class Replica:
             await self._pause(size, await self._start_left_s())
 
     async def _look(self) -> None:
-        base, launch = self._url(self._around.settings.probe_host), self.record.start.launch
+        if len(self._around.settings.probe_hosts) > 1:
+            self._port_answers()
+        base, launch = self._url(self._host), self.record.start.launch
         if self.record.was_ready:  # asking for a completion again would be use
             launch = launch.model_copy(
                 update={"readiness": launch.readiness.model_copy(update={"probe_completion": False})}
             )
         finding = await self._around.prober.look(base, launch, was_ready=self.state is EngineState.READY)
+        if not finding.heard and (why := self._why_unheard()):
+            finding = replace(finding, reason=why)
         self._settle(finding)
         if self.record.was_ready and (figures := await self._around.prober.figures(base, launch)) is not None:
             self._vitals.take_figures(figures)
@@ -306,7 +328,7 @@ class Replica:
     async def _figures(self) -> Mapping[str, float] | None:
         if self._engine is None or self._engine.exited.is_set():
             return None
-        base = self._url(self._around.settings.probe_host)
+        base = self._url(self._host)
         return await self._around.prober.figures(base, self.record.start.launch)
 
     def _still_at_work(self, requests: int) -> None:
@@ -320,7 +342,8 @@ class Replica:
         deadline = clock() + self.record.start.launch.stop.kill_limit_s
         pause, slowest = FREE_POLL_S
         while not self.freed and (look := self._around.look_at_devices) is not None:
-            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look())
+            pids = self._pids | ({self.record.pid} if self.record.pid is not None else set())
+            reason = why_not_free(self.record.start.claims, self.record.idle_mib, await look(), pids)
             self.freed = not reason
             if reason:
                 if clock() >= deadline:
@@ -339,6 +362,7 @@ class Replica:
         around, census = self._around, await self._around.census.take()
         grouped = around.cgroups.pids(self.record.replica)  # after the census: what it holds and that misses is new
         processes = processes_of(self.record, around.settings.node, census, grouped)
+        self._pids |= {process.pid for process in processes}
         if self._container is None:
             return processes
         return (*processes, *await self._container.left(self.record, force=self._ends_by_force))
@@ -379,7 +403,16 @@ class Replica:
         self._around.watcher.changed(self)
 
     def _port_answers(self) -> bool:
-        return port_answers(self._around.settings.probe_host, self.record.port)
+        host = answering_host(self._around.settings.probe_hosts, self.record.port)
+        self._host = host or self._host
+        return host is not None
+
+    def _why_unheard(self) -> str:
+        """Looked for once a second at most; in between, what was found last."""
+        age_s = self._age_s()
+        if age_s >= LOOK_AFTER_S and abs(age_s - self._unheard[0]) >= 1.0:
+            self._unheard = (age_s, why_unheard(self.record.pid, self.record.port, self._around.settings.probe_hosts))
+        return self._unheard[1]
 
     def _url(self, host: str) -> str:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.record.port}"

@@ -21,7 +21,7 @@ class Revisions:
         """The highest revision that a stream has sent."""
         self._changed = asyncio.Event()
         self._rows: dict[ReplicaId, ReplicaReport] = {}
-        self._head: tuple[Inventory, Token | None, dict[DeviceId, str]] | None = None
+        self._head: tuple[Inventory, Token | None, dict[DeviceId, str], tuple[str, ...]] | None = None
         self._weights: tuple[WeightsReport, ...] = ()
 
     def note_replica(self, row: ReplicaReport) -> None:
@@ -34,8 +34,14 @@ class Revisions:
         if self._rows.pop(replica, None) is not None:
             self._raise()
 
-    def note_head(self, inventory: Inventory, token: Token | None, quarantined: dict[DeviceId, str]) -> None:
-        head = (inventory, token, quarantined)
+    def note_head(
+        self,
+        inventory: Inventory,
+        token: Token | None,
+        quarantined: dict[DeviceId, str],
+        problems: tuple[str, ...] = (),
+    ) -> None:
+        head = (inventory, token, quarantined, problems)
         if head != self._head:
             self._head = head
             self._raise()

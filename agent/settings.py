@@ -74,8 +74,9 @@ class Settings(BaseModel):
         return self.engine_host
 
     @property
-    def probe_host(self) -> str:
-        return "127.0.0.1" if self.engine_host in _WILDCARDS else self.engine_host
+    def probe_hosts(self) -> tuple[str, ...]:
+        """Where an engine may answer: one told to bind every address may bind those of one family alone."""
+        return ("127.0.0.1", "::1") if self.engine_host in _WILDCARDS else (self.engine_host,)
 
 
 class SettingsError(Exception):

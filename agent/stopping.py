@@ -76,6 +76,7 @@ async def _take(rung: Rung, engine: Engine | None, survivors: Survivors) -> bool
         return await _gone_by(deadline, survivors, kill_all)
     if engine is not None and not engine.exited.is_set():
         engine.send(signal.SIGTERM)  # to the leader alone: it ends its own children better than we can
+        engine.send(signal.SIGCONT)  # a stopped process takes no signal but KILL
         if not await _ended(engine, rung.limit_s):
             return False
     else:
@@ -121,7 +122,21 @@ def _leave(processes: tuple[Process, ...]) -> None:
 
 def describe(processes: tuple[Process, ...]) -> str:
     """Survivors as a reason: `pid 4711 (VLLM::EngineCor)`."""
-    shown = ", ".join(
-        f"pid {process.pid} ({process.name})" if process.pid else process.name for process in processes[:5]
-    )
+    shown = ", ".join(_told(process) for process in processes[:5])
     return f"{shown} and {len(processes) - 5} more" if len(processes) > 5 else shown
+
+
+def _told(process: Process) -> str:
+    if not process.pid:
+        return process.name
+    return f"pid {process.pid} ({process.name}{'' if _may_signal(process.pid) else ', which this user may not signal'})"
+
+
+def _may_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass
+    return True

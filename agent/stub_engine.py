@@ -1,7 +1,8 @@
 """A small OpenAI-compatible engine of our own, for trying things out: it has the manners of real ones, bad ones too.
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
-leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, sicken, heal. Standard
+leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port), sicken,
+heal. Standard
 library only, since its start time counts. `python -m agent.stub_engine --help`.
 """
 
@@ -27,6 +28,7 @@ class Stub:
         self.stalls = False
         self.hangs = False
         self.sick = False
+        self.server: asyncio.Server | None = None
         self.running = 0
         self.tokens = 0
         self.who = f"{os.environ.get('LLMGW_REPLICA', options.served_model_name)}@{options.port}"
@@ -34,6 +36,7 @@ class Stub:
     async def run(self) -> None:
         """Listen at once, load for a while, serve."""
         server = await asyncio.start_server(self._connection, self.options.host, self.options.port, limit=MAX_BODY)
+        self.server = server
         if self.options.crash_after_s is not None:
             asyncio.get_running_loop().call_later(self.options.crash_after_s, self._crash)
         if self.options.hang_after_s is not None:
@@ -48,8 +51,7 @@ class Stub:
         self.loaded.set()
         print("ready", flush=True)
         asyncio.get_running_loop().call_later(self.options.refuse_s, self.serves.set)
-        async with server:
-            await server.serve_forever()
+        await asyncio.Event().wait()
 
     def _crash(self) -> None:
         print("crashing as told", flush=True)
@@ -98,6 +100,8 @@ class Stub:
             self.hangs = True
         elif order.get("do") == "stall":
             self.stalls = True
+        elif order.get("do") == "close" and self.server is not None:
+            self.server.close()
         elif order.get("do") in ("sicken", "heal"):
             self.sick = order["do"] == "sicken"
 

@@ -12,6 +12,7 @@ from agent.devices import Known
 from agent.enginelogs import EngineLogs
 from agent.ledger import LedgerFile
 from agent.local import Executables, Secrets, find_tool
+from agent.oom import MemoryDeaths
 from agent.ports import Ports
 from agent.readiness import Prober
 from agent.settings import Settings
@@ -46,6 +47,7 @@ class Surroundings:
     ledger: LedgerFile
     census: CensusTaker
     cgroups: Cgroups
+    memory_deaths: MemoryDeaths
     prober: Prober
     devices: Callable[[], Known]
     look_at_devices: Callable[[], Awaitable[Known]] | None

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from bench.report import finished
 from workers.control import runner
+from workflows.converting import data_converter
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
 
@@ -21,7 +21,7 @@ async def differing(histories: list[WorkflowHistory]) -> list[str]:
     """Why each run that does not replay does not."""
     replayer = Replayer(
         workflows=[ReconcileWorkflow],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=runner(),
         interceptors=[GuardInterceptor()],
     )

@@ -25,3 +25,14 @@ def catalog_of(raw: object) -> Catalog:
     if kept is not None and kept[0] is raw:
         return kept[1]
     return Catalog.model_validate(dict(sent_catalog(raw).raw))
+
+
+def sharing(new: Catalog, before: Catalog | None) -> Catalog:
+    """`new` with every node and model that is as it was `before` the very same value, so that what is known of it is
+    known again (`llmgw.memo`)."""
+    if before is None:
+        return new
+    nodes, models = {n.id: n for n in before.nodes}, {m.name: m for m in before.models}
+    same_nodes = tuple(known if (known := nodes.get(n.id)) == n and known is not None else n for n in new.nodes)
+    same_models = tuple(was if (was := models.get(m.name)) == m and was is not None else m for m in new.models)
+    return new.model_copy(update={"nodes": same_nodes, "models": same_models})

@@ -24,7 +24,9 @@ def adopt(draft: Draft) -> None:
     found: set[str] = set()
     claimed: dict[DeviceId, bool] | None = None
     for view in draft.survey.nodes.values():
-        for replica in sorted(r for r in view.rows if r not in draft.assignments) if view.judges else ():
+        if not view.judges or view.rows.keys() <= draft.assignments.keys():
+            continue
+        for replica in sorted(r for r in view.rows if r not in draft.assignments):
             row = view.rows[replica]
             if claimed is None:
                 claimed = by_device(c for a in draft.assignments.values() for p in a.parts for c in p.claims)
@@ -35,8 +37,9 @@ def adopt(draft: Draft) -> None:
             if replica not in draft.unclaimed:
                 draft.unclaimed[replica] = -draft.now_s if forgotten else draft.now_s
                 draft.event(f"replica/{replica}", f"runs on {view.node.id} and no assignment claims it")
-    heard = all(view.judges for view in draft.survey.nodes.values())
-    for replica in sorted(set(draft.unclaimed) - found):
+    left = sorted(set(draft.unclaimed) - found)
+    heard = bool(left) and all(view.judges for view in draft.survey.nodes.values())
+    for replica in left:
         if heard or replica in draft.assignments:
             del draft.unclaimed[replica]
 

@@ -5,17 +5,17 @@ plan for all, and nothing is placed that is not asked for in the end.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from llmgw import attempts, demand, rolling
 from llmgw.catalog import Accelerators, Catalog, Model, Profile
-from llmgw.draft import Draft, by_model
+from llmgw.draft import Draft
 from llmgw.engines import engine_of
-from llmgw.ids import DeviceId, NodeId
+from llmgw.ids import DeviceId, ModelName, NodeId
+from llmgw.memo import Latest
 from llmgw.placing.need import Ask, Identity, Need, Request
 from llmgw.rendering import unnameable, weights_of
 from llmgw.wire import DeviceNaming
-from llmgw.world import Assignment
 
 NO_VENDOR = "a vendor whose devices its engine can name"
 
@@ -65,6 +65,16 @@ class Wording:
             )
             self._barred[profile.engine] = found
         return found
+
+
+Sort = tuple[str, Identity]
+"""Vendor and identity of a device."""
+_WORDINGS: Latest[tuple[str, frozenset[Sort]], Wording] = Latest(64)
+
+
+def wording(fleet: str, catalog: Catalog, sorts: frozenset[Sort]) -> Wording:
+    """The wording of a fleet's catalog; it lasts as long as the catalog and the sorts of its devices do."""
+    return _WORDINGS.get((fleet, sorts), (catalog,), lambda: Wording(catalog, sorts))
 
 
 _LACKING: dict[Identity, DeviceNaming] = {"slice": DeviceNaming.INDEX, "bare": DeviceNaming.UUID}
@@ -127,15 +137,21 @@ def requests(
     draft: Draft, catalog: Catalog, wording: Wording, crashing: frozenset[NodeId] = frozenset()
 ) -> list[Request]:
     """Every model's request; of many the count is 0. `crashing`: nodes that are left out."""
-    alive = by_model(a for a in draft.assignments.values() if a.stop is None or not a.stop.commanded)
-    return [_expected(draft, wording, model, alive.get(model.name, ()), crashing) for model in catalog.models]
+    return [_expected(draft, wording, model, crashing) for model in catalog.models]
 
 
-def _expected(
-    draft: Draft, wording: Wording, model: Model, alive: Sequence[Assignment], crashing: frozenset[NodeId]
-) -> Request:
+_MET: Latest[tuple[str, ModelName, int], Request] = Latest(20_000)
+
+
+def _expected(draft: Draft, wording: Wording, model: Model, crashing: frozenset[NodeId]) -> Request:
     wanted = max(0, demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model))
     version = rolling.version(draft, model)
+    mine = draft.of_model(model.name)
+    if demand.is_met(draft, version, mine):
+        name = draft.world.fleet, model.name, wanted
+        asks_nothing = partial(request_of, wording, model, model.profiles, count=0, desired=wanted)
+        return _MET.get(name, (wording, model), asks_nothing)
+    alive = [a for a in mine if a.stop is None or not a.stop.commanded]
     current, profiles = version.prints, version.model.profiles
     good = sum(1 for a in alive if demand.why_moves(draft, a, current) is None)
     canary = model.canary if model.name in draft.world.good and not version.back else None

@@ -6,6 +6,8 @@ Never decides: which commands are outstanding and which routers are behind is th
 from collections.abc import Sequence
 from itertools import chain
 
+from pydantic import BaseModel
+
 from llmgw import members, stopping, table_log
 from llmgw.calls import (
     CallOutcome,
@@ -38,7 +40,10 @@ from llmgw.wire import (
 from llmgw.world import Assignment, NodeTask, Outgoing, OutgoingKind, World
 
 MAX_STARTS = 32
-"""Starts in one batch; the rest follow in the next (an activity's input stays under 64 KB)."""
+"""Starts in one batch; the rest follow in the next."""
+
+MAX_CALL_BYTES = 60_000
+"""What the commands of a batch may have as JSON (an activity's input stays under 64 KB). A single one may be larger."""
 
 MAX_PATHS = 100
 """Outcomes of paths that are kept of one answer."""
@@ -59,9 +64,52 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
     outgoing, member = world.outbox.get(node, ()), members.node(world, node)
     if not outgoing or member is None:
         return None
-    starts = tuple(_start(world, item) for item in _of(outgoing, OutgoingKind.START))[:MAX_STARTS]
-    orders = tuple(order for order in starts if order is not None)
-    stops = tuple(
+    room = _Room(MAX_CALL_BYTES)
+    stops = tuple(stop for stop in _stops(world, outgoing) if room.takes(stop))
+    coming = _starts(world, outgoing)
+    starts = tuple(order for order in coming[:MAX_STARTS] if room.takes(order, world.specs[order.spec]))
+    wanted = {item.subject for item in _of(outgoing, OutgoingKind.TASK)}
+    tasks = {task.id: _task(world, task) for task in world.wishes.tasks if task.id in wanted}
+    taken = {id_: command for id_, command in tasks.items() if room.takes(command)}
+    pulls = (_pull(world, item) for item in _of(outgoing, OutgoingKind.PULL))
+    waited = tuple(order for order in pulls if order is not None and room.takes(order))[:MAX_STARTS]
+    if not (starts or stops or taken or waited):
+        return None
+    return DispatchCall(
+        node=node,
+        url=member.url,
+        token=next_token(world),
+        specs={order.spec: world.specs[order.spec] for order in starts},
+        starts=starts,
+        stops=stops,
+        tasks=taken,
+        pulls=waited,
+        released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
+        more=len(taken) < len(tasks) or any(order.replica not in world.sent for order in coming[len(starts) :]),
+    )
+
+
+class _Room:
+    """What still fits. Whatever comes after the first that does not fit stays behind as well, so that the order is
+    kept; the very first always fits. A part that was counted is not counted again."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+        self._counted: set[int] = set()
+        self._full = False
+
+    def takes(self, *parts: BaseModel) -> bool:
+        fresh = [part for part in parts if id(part) not in self._counted]
+        size = sum(len(part.model_dump_json()) for part in fresh)
+        self._full = self._full or (size > self._left and bool(self._counted))
+        if not self._full:
+            self._left -= size
+            self._counted.update(map(id, fresh))
+        return not self._full
+
+
+def _stops(world: World, outgoing: Sequence[Outgoing]) -> list[Stop]:
+    return [
         Stop(
             replica=ReplicaId(item.subject),
             reason=_stop_reason(world, ReplicaId(item.subject)),
@@ -69,24 +117,13 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
             drain_s=stopping.drain_left_s(world, world.assignments.get(ReplicaId(item.subject))),
         )
         for item in _of(outgoing, OutgoingKind.STOP, OutgoingKind.FORCE_STOP)
-    )
-    wanted = {item.subject for item in _of(outgoing, OutgoingKind.TASK)}
-    tasks = {task.id: _task(world, task) for task in world.wishes.tasks if task.id in wanted}
-    pulls = tuple(_pull(world, item) for item in _of(outgoing, OutgoingKind.PULL))[:MAX_STARTS]
-    waited = tuple(order for order in pulls if order is not None)
-    if not (orders or stops or tasks or waited):
-        return None
-    return DispatchCall(
-        node=node,
-        url=member.url,
-        token=next_token(world),
-        specs={order.spec: world.specs[order.spec] for order in orders},
-        starts=orders,
-        stops=stops,
-        tasks=tasks,
-        pulls=waited,
-        released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
-    )
+    ]
+
+
+def _starts(world: World, outgoing: Sequence[Outgoing]) -> list[StartOrder]:
+    """What the node was never told comes first: what it was told may only not show in its report yet."""
+    found = (_start(world, item) for item in _of(outgoing, OutgoingKind.START))
+    return sorted((order for order in found if order is not None), key=lambda order: order.replica in world.sent)
 
 
 def command_batch(call: DispatchCall) -> CommandBatch:

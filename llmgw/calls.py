@@ -71,6 +71,8 @@ class DispatchCall(_Value):
     tasks: dict[str, RemoveWeights | Pull] = {}
     released_ports: tuple[int, ...] = ()
     pulls: tuple[PullOrder, ...] = ()
+    more: bool = False
+    """It does not hold everything that the node was never told: the rest follows right after the answer."""
 
     def waiting(self) -> tuple[ReplicaId, ...]:
         """The replicas that its pulls are for."""

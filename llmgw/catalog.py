@@ -376,6 +376,8 @@ class Policy(Part):
     """Longest wait for all nodes' first report before anything is started or stopped."""
     drain_limit_s: Seconds = 120.0
     """Longest wait for requests in flight before a stop goes on."""
+    min_residence_s: Seconds = 60.0
+    """What was just placed or woken is not asked to yield its place to its equal for so long."""
     max_loading_per_node: Annotated[Count, Field(ge=1, le=1000)] = 2
     """Replicas that may load on one node at the same time."""
     max_shared_percent: Annotated[Count, Field(ge=1, le=100)] = 95

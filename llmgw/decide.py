@@ -16,6 +16,7 @@ from llmgw import (
     holding,
     members,
     outbox,
+    plan_size,
     pushing,
     resting,
     rolling,
@@ -33,11 +34,6 @@ from llmgw.recent import Recent
 from llmgw.showing.phases import Phase, phase
 from llmgw.table import TableChange
 from llmgw.world import World
-
-MAX_KNOWN = 60
-"""Identities of nodes in one plan; eight devices each are 400 bytes."""
-MAX_WAITING = 150
-"""Changed reasons in one plan."""
 
 
 def decide(world: World, now_s: float) -> Plan:
@@ -109,17 +105,18 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         draft.wake(holding.settle_until_s(after))
     known = difference.changed(world.known, difference.known_of(draft))
     waiting = difference.with_removed(world.waiting, draft.waits)
-    cut = len(known) > MAX_KNOWN or len(waiting) > MAX_WAITING
+    identities = plan_size.fitting_known(known) if known else {}
+    cut = len(known) > len(identities) or len(waiting) > plan_size.MAX_WAITING
     nodes, routers = members.nodes(replace(after, wishes=wishes)), members.routers(after)
     return Plan(
         verdicts=judged.verdicts,
         wishes=wishes if wishes != world.wishes else None,
-        assign=difference.in_order(difference.changed(world.assignments, draft.assignments)),
+        assign=difference.in_order(difference.changed(world.assignments, draft.touched())),
         gone=difference.removed(world.assignments, draft.assignments),
         specs={k: v for k, v in new_specs.items() if k in used},
         failures={k: v or () for k, v in difference.with_removed(world.failures, draft.failures).items()},
         next_replica=draft.next_replica if draft.next_replica != world.next_replica else None,
-        known=difference.first(known, MAX_KNOWN),
+        known=identities,
         forget_nodes=tuple(sorted(k for k in {*world.known, *world.seen, *world.calls} if k not in nodes)),
         unclaimed=difference.with_removed(world.unclaimed, draft.unclaimed),
         resting={k: v or () for k, v in difference.with_removed(world.resting, draft.resting).items()},
@@ -131,7 +128,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         drop_endpoints=change.drop_endpoints,
         push=lanes.push,
         forget_routers=tuple(sorted(k for k in world.routers if k not in routers)),
-        waiting=difference.first(waiting, MAX_WAITING),
+        waiting=difference.first(waiting, plan_size.MAX_WAITING),
         events=tuple(draft.events),
         settled=settled,
         jump_to_seq=_jump(after, draft.survey),

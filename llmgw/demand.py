@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from llmgw import rolling
 from llmgw.catalog import Model
 from llmgw.draft import Draft
-from llmgw.ids import Fingerprint, ReplicaId
+from llmgw.ids import Fingerprint, ModelName, ReplicaId
+from llmgw.memo import Latest
 from llmgw.rolling import Version
 from llmgw.stopping import live_routers
 from llmgw.wire import EngineState
@@ -48,6 +49,25 @@ def desired(world: World, model: Model, now_s: float) -> int:
     if model.name in world.wishes.wakes:
         count = max(count, 1)
     return min(max(count, model.replicas.min), model.replicas.max)
+
+
+def is_met(draft: Draft, version: Version, mine: Sequence[Assignment]) -> bool:
+    """Whether a model has exactly what is wanted, all of it steady and of that version: the common case, in which
+    `assess` would change nothing. `mine`: all its replicas."""
+    model, wishes = version.model, draft.world.wishes
+    if version.back or not draft.is_steady(model.name) or model.name in wishes.scales:
+        return False
+    if len(mine) != desired(draft.world, model, draft.now_s):
+        return False
+    if wishes.restarts and (model.name in wishes.restarts or any(a.replica in wishes.restarts for a in mine)):
+        return False
+    prints = version.prints
+    return _OF_VERSION.get(
+        (draft.world.fleet, model.name), (mine, prints), lambda: all(a.fingerprint in prints for a in mine)
+    )
+
+
+_OF_VERSION: Latest[tuple[str, ModelName], bool] = Latest(20_000)
 
 
 def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Demand:
@@ -92,8 +112,8 @@ def _keep(
 ) -> list[Assignment]:
     """The best of what may stay; the others are surplus."""
     if len(good) > wanted:
-        crowd, idle = Counter(a.node for a in good), _idle(draft.world)
-        good.sort(key=lambda a: (*_keep_rank(draft, a, current, idle), crowd[a.node], len(a.replica), a.replica))
+        crowd, unused = Counter(a.node for a in good), idle(draft.world)
+        good.sort(key=lambda a: (*_keep_rank(draft, a, current, unused), crowd[a.node], len(a.replica), a.replica))
     for assignment in good[:wanted]:
         draft.take_back(assignment)
     for assignment in good[wanted:]:
@@ -102,16 +122,16 @@ def _keep(
 
 
 def _keep_rank(
-    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int], idle: frozenset[ReplicaId]
+    draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int], unused: frozenset[ReplicaId]
 ) -> tuple[bool, bool, bool, int, bool]:
     """The first are kept: ready, not wished away, begun, on a better profile, in use."""
     view = draft.survey.of(assignment.node)
     begun = view is not None and assignment.replica in view.rows
     serves, wished = is_serving(draft, assignment), assignment.stop is not None
-    return not serves, wished, not begun, current[assignment.fingerprint], assignment.replica in idle
+    return not serves, wished, not begun, current[assignment.fingerprint], assignment.replica in unused
 
 
-def _idle(world: World) -> frozenset[ReplicaId]:
+def idle(world: World) -> frozenset[ReplicaId]:
     """What no live router uses, as far as routers tell it."""
     live = [facts.idle for facts in live_routers(world).values()]
     return frozenset.intersection(*live) if live else frozenset()

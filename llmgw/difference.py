@@ -6,7 +6,8 @@ from typing import TypeVar
 from llmgw import members
 from llmgw.draft import Draft
 from llmgw.ids import NodeId
-from llmgw.world import Known, World
+from llmgw.memo import Latest
+from llmgw.world import Known, Seen, World
 
 K = TypeVar("K", bound=str)
 V = TypeVar("V")
@@ -14,12 +15,12 @@ V = TypeVar("V")
 
 def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
     """Entries that are new or other."""
-    same = ((key, value, before.get(key)) for key, value in after.items())
-    return {key: value for key, value, was in same if was is not value and was != value}
+    get = before.get
+    return {key: value for key, value in after.items() if (was := get(key)) is not value and was != value}
 
 
 def removed(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[K, ...]:
-    return tuple(sorted(key for key in before if key not in after))
+    return tuple(sorted(before.keys() - after.keys()))
 
 
 def in_order(entries: Mapping[K, V]) -> tuple[V, ...]:
@@ -40,12 +41,22 @@ def known_of(draft: Draft) -> dict[NodeId, Known]:
     """Identities as the reports of nodes that judge give them. An incomplete inventory says nothing of devices."""
     found: dict[NodeId, Known] = {}
     for id_, view in draft.survey.nodes.items():
-        if view.judges and view.seen is not None:
-            before, devices = draft.world.known.get(id_), tuple(d.id for d in view.seen.inventory.devices)
-            if not view.seen.inventory.complete and before is not None:
-                devices = before.devices
-            found[id_] = Known(view.seen.machine, view.seen.boot, devices)
+        if (seen := view.seen) is not None and view.judges:
+            before = draft.world.known.get(id_)
+            name = draft.world.fleet, id_
+            found[id_] = _KNOWN.get(name, (seen, before), lambda s=seen, b=before: _known(s, b))  # type: ignore[misc]
     return found
+
+
+_KNOWN: Latest[tuple[str, NodeId], Known] = Latest(20_000)
+
+
+def _known(seen: Seen, before: Known | None) -> Known:
+    devices = tuple(d.id for d in seen.inventory.devices)
+    if not seen.inventory.complete and before is not None:
+        devices = before.devices
+    made = Known(seen.machine, seen.boot, devices)
+    return before if made == before and before is not None else made
 
 
 def targets_changed(before: World, after: World) -> bool:

@@ -4,13 +4,17 @@ Steps read `world` for what was, and the draft for what this pass has decided so
 """
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+from llmgw import plan_size
 from llmgw.catalog import Model
+from llmgw.grouped import NOTHING, Grouped, grouped
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
+from llmgw.steady import steady
 from llmgw.wire import LaunchSpec
 from llmgw.world import Assignment, Event, Failure, Outgoing, RestingPort, StopCause, StopIntent, Waiting, World
 
@@ -36,18 +40,34 @@ class Draft:
     events: list[Event] = field(default_factory=list)
     fresh: list[Assignment] = field(default_factory=list)
     """Assignments that this pass has made, in order."""
+    fresh_bytes: int = 0
+    """What they take of the plan."""
     commanded: int = 0
     """Stops that this pass has commanded."""
     next_replica: int = 0
     wakes_s: list[float] = field(default_factory=list)
     more: bool = False
-    _order: list[ReplicaId] = field(default_factory=list)
+    watched: set[ModelName] = field(default_factory=set)
+    """Models that yield their places once they are idle: routers are to tell it soon."""
+    questions: set[ReplicaId] = field(default_factory=set)
+    """Assignments of which anything may have to be decided, or was in this pass; the others are steady."""
+    _before: Grouped = NOTHING
+    _open_models: set[ModelName] = field(default_factory=set)
+    """Models of the assignments that were in question when the pass began."""
+    _touched_models: set[ModelName] = field(default_factory=set)
+    """Models of which an assignment was changed in this pass."""
+    _touched_nodes: set[NodeId] = field(default_factory=set)
+    _added_to: defaultdict[ModelName, list[ReplicaId]] = field(default_factory=lambda: defaultdict(list))
+    """Assignments that the world did not have, or not as the model's."""
+    _added_on: defaultdict[NodeId, list[ReplicaId]] = field(default_factory=lambda: defaultdict(list))
 
     models: dict[ModelName, Model] = field(default_factory=dict)
     """The catalog's, by name."""
 
     @classmethod
     def over(cls, world: World, now_s: float, survey: Survey, hold: str) -> "Draft":
+        groups = grouped(world)
+        questions = world.assignments.keys() - steady(world, survey, groups)
         return cls(
             world=world,
             now_s=now_s,
@@ -59,26 +79,76 @@ class Draft:
             unclaimed=dict(world.unclaimed),
             resting=dict(world.resting),
             next_replica=world.next_replica,
+            questions=questions,
+            _open_models={world.assignments[replica].model for replica in questions},
+            _before=groups,
             models={} if world.catalog is None else {m.name: m for m in world.catalog.models},
         )
 
     # --- assignments ---
 
-    def sorted_assignments(self) -> list[Assignment]:
-        """By id: no step's outcome depends on the order in which things were learned."""
-        if len(self._order) != len(self.assignments):
-            self._order = sorted(self.assignments)
-        return [self.assignments[replica] for replica in self._order]
+    # No step's outcome depends on the order in which things were learned: all of these go by the replica's id.
+
+    def in_question(self) -> list[Assignment]:
+        """All but the steady ones, to which no step has anything to do."""
+        return [self.assignments[replica] for replica in sorted(self.questions)]
+
+    def touched(self) -> dict[ReplicaId, Assignment]:
+        """All that may be other than in the world."""
+        return {replica: self.assignments[replica] for replica in self.questions}
+
+    def models_assigned(self) -> set[ModelName]:
+        """Models that may have any."""
+        return {*self._before.by_model, *self._added_to}
+
+    def of_model(self, model: ModelName) -> Sequence[Assignment]:
+        """As they are by now, with the new ones."""
+        before = self._before.by_model.get(model, ())
+        if model not in self._touched_models:
+            return before
+        found = [a for was in before if (a := self.assignments.get(was.replica)) is not None and a.model == model]
+        return self._with(found, self._added_to.get(model, ()))
+
+    def nodes_assigned(self) -> set[NodeId]:
+        """Nodes that anything may be assigned to."""
+        return {*self._before.by_node, *self._added_on}
+
+    def on_node(self, node: NodeId) -> Sequence[Assignment]:
+        before = self._before.by_node.get(node, ())
+        if node not in self._touched_nodes:
+            return before
+        found = [a for was in before if (a := self.assignments.get(was.replica)) is not None]
+        return self._with(found, self._added_on.get(node, ()))
+
+    def _with(self, found: list[Assignment], added: Iterable[ReplicaId]) -> Sequence[Assignment]:
+        new = [a for replica in added if (a := self.assignments.get(replica)) is not None]
+        return sorted([*found, *new], key=lambda a: a.replica) if new else found
+
+    def is_steady(self, model: ModelName) -> bool:
+        """Whether all replicas of the model are, and none came or went in this pass."""
+        return model not in self._touched_models and model not in self._open_models
 
     def put(self, assignment: Assignment) -> None:
-        if assignment.replica not in self.assignments:
-            self._order.clear()
+        before = self.assignments.get(assignment.replica)
+        if before is None or before.model != assignment.model:
+            self._added_to[assignment.model].append(assignment.replica)
+        if before is None:
+            for part in assignment.parts:
+                self._added_on[part.node].append(assignment.replica)
         self.assignments[assignment.replica] = assignment
+        self.questions.add(assignment.replica)
+        self._touch(assignment if before is None else before)
+        self._touch(assignment)
+
+    def _touch(self, assignment: Assignment) -> None:
+        self._touched_models.add(assignment.model)
+        self._touched_nodes.update(part.node for part in assignment.parts)
 
     def place(self, assignment: Assignment) -> None:
         """A new replica."""
         self.put(assignment)
         self.fresh.append(assignment)
+        self.fresh_bytes += plan_size.of_start(assignment)
         devices = f" on {len(assignment.claims)} device{'s' * (len(assignment.claims) != 1)}"
         where = assignment.node + (devices if assignment.claims else "")
         self.event(f"replica/{assignment.replica}", f"{assignment.model}/{assignment.profile} goes to {where}")
@@ -90,8 +160,9 @@ class Draft:
     def gone(self, assignment: Assignment, text: str) -> None:
         """Proven gone: its devices are free from this pass on."""
         del self.assignments[assignment.replica]
+        self.questions.discard(assignment.replica)
+        self._touch(assignment)
         self.ended.append(assignment)
-        self._order.clear()
         self.event(f"replica/{assignment.replica}", text)
 
     def want_stop(self, assignment: Assignment, cause: StopCause, text: str) -> None:
@@ -163,18 +234,3 @@ class Draft:
     def wake_at_s(self) -> float | None:
         """The earliest such moment, rounded up to whole seconds."""
         return float(math.ceil(min(self.wakes_s))) if self.wakes_s else None
-
-
-def by_model(assignments: Iterable[Assignment]) -> dict[ModelName, list[Assignment]]:
-    grouped: dict[ModelName, list[Assignment]] = {}
-    for assignment in assignments:
-        grouped.setdefault(assignment.model, []).append(assignment)
-    return grouped
-
-
-def by_node(assignments: Iterable[Assignment]) -> dict[NodeId, list[Assignment]]:
-    grouped: dict[NodeId, list[Assignment]] = {}
-    for assignment in assignments:
-        for part in assignment.parts:
-            grouped.setdefault(part.node, []).append(assignment)
-    return grouped

@@ -5,19 +5,21 @@ only when that is ready. A node not heard yet in this run, or in doubt, keeps it
 out as a difference: what stays as it is costs a comparison.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import eq
 from typing import NamedTuple
 
-from llmgw import waking
+from llmgw import waking, yielding
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.draft import Draft, by_model
+from llmgw.draft import Draft
 from llmgw.ids import ModelName, ReplicaId
+from llmgw.memo import Latest
 from llmgw.nodes import NodeState, NodeView
 from llmgw.table import Table, TableChange
-from llmgw.wire import Endpoint, EngineState, ModelState, ReplicaReport, TableModel
-from llmgw.world import Assignment
+from llmgw.wire import Endpoint, EngineState, LaunchSpec, ModelState, ReplicaReport, TableModel
+from llmgw.world import Assignment, World
 
 RETRY_STARTING_S = 5
 RETRY_LATER_S = 30
@@ -42,24 +44,32 @@ def routes(draft: Draft) -> Routes:
         return Routes(TableChange((), tuple(sorted(held.models)), (), tuple(sorted(held.endpoints))), frozenset())
     if draft.world.catalog is None:
         return Routes(TableChange(), frozenset(held.endpoints))
-    groups = by_model(draft.sorted_assignments())
     models = draft.world.catalog.models
-    ready = {m.name: [p for a in groups.get(m.name, ()) if (p := _published(draft, a)) is not None] for m in models}
-    aliases = _aliases_in_force(held, draft.world.catalog, ready)
-    rows = {m.name: _model_row(draft, m, aliases[m.name], ready[m.name], groups.get(m.name, ())) for m in models}
+    mine = {m.name: draft.of_model(m.name) for m in models}
+    ready = {name: replicas if draft.is_steady(name) else _ready(draft, replicas) for name, replicas in mine.items()}
+    aliases = _aliases_in_force(held, draft.world.catalog, {name for name, replicas in ready.items() if replicas})
+    rows = {m.name: _model_row(draft, m, aliases[m.name], bool(ready[m.name]), mine[m.name]) for m in models}
+    kept: set[ReplicaId] = set()
     found: dict[ReplicaId, Endpoint] = {}
     for model in models:
-        names, profiles = (model.name, *aliases[model.name]), {p.name: p for p in model.profiles}
-        for replica in ready[model.name]:
-            profile = profiles.get(replica.assignment.profile)
-            if (endpoint := _endpoint(draft, replica, names, profile)) is not None:
-                found[endpoint.id] = endpoint
-    return _difference(draft, held, rows, found)
+        replicas, names = ready[model.name], (model.name, *aliases[model.name])
+        if draft.is_steady(model.name) and _is_as_held(draft, model, replicas, names):
+            kept.update([a.replica for a in replicas])
+        else:
+            found |= _endpoints(draft, model, replicas, names)
+    return _difference(draft, held, rows, _Found(kept, found))
 
 
-def _difference(
-    draft: Draft, held: Table, rows: Mapping[ModelName, TableModel], endpoints: Mapping[ReplicaId, Endpoint]
-) -> Routes:
+class _Found(NamedTuple):
+    """The endpoints of a pass."""
+
+    kept: Collection[ReplicaId]
+    """Those that stay as they are held."""
+    others: Mapping[ReplicaId, Endpoint]
+
+
+def _difference(draft: Draft, held: Table, rows: Mapping[ModelName, TableModel], found: _Found) -> Routes:
+    endpoints = found.others
     put_models = [name for name, row in sorted(rows.items()) if held.models.get(name) is not row]
     new = [name for name in put_models if name not in held.models]
     late = set(new[_fitting([rows[name].aliases for name in new]) :])
@@ -70,7 +80,7 @@ def _difference(
     for id_ in puts:
         if id_ not in held.endpoints:
             draft.event(f"replica/{id_}", f"is ready on {draft.assignments[id_].node}")
-    drops = sorted(id_ for id_ in held.endpoints if id_ not in endpoints)
+    drops = sorted(held.endpoints.keys() - found.kept - endpoints.keys())
     change = TableChange(
         put_models=tuple(rows[name] for name in put_models if name not in late),
         drop_models=tuple(sorted(name for name in held.models if name not in rows)),
@@ -84,6 +94,48 @@ def _fitting(carried: Sequence[Sequence[str]]) -> int:
     """How many of the rows, each with the names that it carries, go into one plan: at least the first."""
     sizes = accumulate(sum(map(len, names)) for names in carried[:MAX_PUTS])
     return max(1, sum(size <= MAX_PUT_CHARS for size in sizes))
+
+
+def _ready(draft: Draft, replicas: Sequence[Assignment]) -> list[Assignment]:
+    return [a for a in replicas if a.replica not in draft.questions or _published(draft, a) is not None]
+
+
+_SAME_MAPS: Latest[tuple[str, ModelName], bool] = Latest(20_000)
+_AS_HELD: Latest[tuple[str, ModelName], bool] = Latest(20_000)
+
+
+def _is_as_held(draft: Draft, model: Model, steady: Sequence[Assignment], names: tuple[str, ...]) -> bool:
+    """Whether the endpoints of steady replicas are held just as they would be made."""
+    world, first = draft.world, draft.world.table.endpoints[steady[0].replica] if steady else None
+    if first is not None and first.models != names:
+        return False
+    # The whole maps, where they are as they were, spare a look at each endpoint.
+    made_of = (model, steady, world.table.endpoints, world.specs, first)
+    return _SAME_MAPS.get((world.fleet, model.name), made_of, lambda: _are_as_held(world, model, steady, names))
+
+
+def _are_as_held(world: World, model: Model, steady: Sequence[Assignment], names: tuple[str, ...]) -> bool:
+    held = [world.table.endpoints[a.replica] for a in steady]
+    specs = [world.specs.get(a.spec) for a in steady]
+    profiles = {p.name: p for p in model.profiles}
+
+    def same() -> bool:
+        made = (
+            _made(a, e.url, names, e.pool, s, profiles.get(a.profile))
+            for a, e, s in zip(steady, held, specs, strict=True)
+        )
+        return all(map(eq, made, map(_content, held)))
+
+    return _AS_HELD.get((world.fleet, model.name), (model, steady, *held, *specs), same)
+
+
+def _endpoints(
+    draft: Draft, model: Model, ready: Sequence[Assignment], names: tuple[str, ...]
+) -> dict[ReplicaId, Endpoint]:
+    profiles = {p.name: p for p in model.profiles}
+    replicas = (p for a in ready if (p := _published(draft, a)) is not None)
+    made = (_endpoint(draft, p, names, profiles.get(p.assignment.profile)) for p in replicas)
+    return {endpoint.id: endpoint for endpoint in made if endpoint is not None}
 
 
 class _Published(NamedTuple):
@@ -120,16 +172,7 @@ def _endpoint(draft: Draft, replica: _Published, names: tuple[str, ...], profile
         return None
     if assignment.unreadable and held is not None:  # how it was launched is not known any more
         return held if names == held.models else held.model_copy(update={"models": names})
-    spec = draft.specs.get(assignment.spec)
-    made = (
-        url.rstrip("/"),
-        names,
-        assignment.model if spec is None else spec.served_name,
-        "unknown" if spec is None else spec.engine,
-        view.node.pool,
-        100 if profile is None else profile.weight,
-        0 if profile is None else profile.priority,
-    )
+    made = _made(assignment, url.rstrip("/"), names, view.node.pool, draft.specs.get(assignment.spec), profile)
     if held is not None and made == _content(held):
         return held
     url, models, served, engine, pool, weight, priority = made
@@ -145,13 +188,33 @@ def _endpoint(draft: Draft, replica: _Published, names: tuple[str, ...], profile
     )
 
 
-def _content(e: Endpoint) -> tuple[str, tuple[str, ...], str, str, str, int, int]:
+_Content = tuple[str, tuple[str, ...], str, str, str, int, int]
+
+
+def _made(
+    assignment: Assignment,
+    url: str,
+    names: tuple[str, ...],
+    pool: str,
+    spec: LaunchSpec | None,
+    profile: Profile | None,
+) -> _Content:
+    return (
+        url,
+        names,
+        assignment.model if spec is None else spec.served_name,
+        "unknown" if spec is None else spec.engine,
+        pool,
+        100 if profile is None else profile.weight,
+        0 if profile is None else profile.priority,
+    )
+
+
+def _content(e: Endpoint) -> _Content:
     return e.url, e.models, e.served_name, e.engine, e.pool, e.weight, e.priority
 
 
-def _aliases_in_force(
-    old: Table, catalog: Catalog, ready: Mapping[ModelName, Sequence[_Published]]
-) -> dict[ModelName, tuple[str, ...]]:
+def _aliases_in_force(old: Table, catalog: Catalog, ready: Collection[ModelName]) -> dict[ModelName, tuple[str, ...]]:
     """Each alias at its owner; one that moves stays with its holder while only the holder is ready."""
     holders = {alias: row.name for row in old.models.values() for alias in row.aliases}
     found: dict[ModelName, list[str]] = {m.name: [] for m in catalog.models}
@@ -161,13 +224,13 @@ def _aliases_in_force(
             if alias == model.name:
                 continue
             holder = holders.get(alias, model.name)
-            stays = holder != model.name and holder in names and ready.get(holder) and not ready.get(model.name)
+            stays = holder != model.name and holder in names and holder in ready and model.name not in ready
             found[holder if stays else model.name].append(alias)
     return {name: tuple(sorted(set(aliases) - names)) for name, aliases in found.items()}
 
 
 def _model_row(
-    draft: Draft, model: Model, aliases: tuple[str, ...], ready: Sequence[_Published], mine: Sequence[Assignment]
+    draft: Draft, model: Model, aliases: tuple[str, ...], ready: bool, mine: Sequence[Assignment]
 ) -> TableModel:
     state, retry_s = ModelState.READY, RETRY_STARTING_S
     if not ready:
@@ -179,7 +242,7 @@ def _model_row(
         else:
             state, retry_s = ModelState.UNAVAILABLE, RETRY_LATER_S
             draft.wake(waking.rests_until_s(draft.world, model) or 0.0)
-    idle_s = waking.idle_after_s(draft.world, model, draft.now_s)
+    idle_s = yielding.watch_s(draft, model)
     held = draft.world.table.models.get(model.name)
     made = (state, aliases, retry_s, idle_s)
     if held is not None and (held.state, held.aliases, held.retry_after_s, held.idle_after_s) == made:

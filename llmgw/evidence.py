@@ -17,7 +17,7 @@ from llmgw.world import Assignment, Failure, Outgoing, OutgoingKind, StopCause, 
 
 def weigh(draft: Draft) -> None:
     """Settle every assignment on a node whose report is evidence."""
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         view = draft.survey.of(assignment.node)
         if view is not None and view.judges and view.seen is not None:
             _one(draft, assignment, view)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmgw import attempts, crashes, demand, rolling
+from llmgw import attempts, crashes, demand, plan_size, rolling, yielding
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.draft import Draft, by_model
+from llmgw.draft import Draft
 from llmgw.evidence import is_proof, never_begun
 from llmgw.ground import Ground, Spot
 from llmgw.ids import Fingerprint, ModelName, NodeId, ReplicaId
@@ -14,9 +14,6 @@ from llmgw.launches import launch_of
 from llmgw.rolling import Version
 from llmgw.sentences import names_shown
 from llmgw.world import Assignment, Failure, Part, StopCause
-
-MAX_STARTS = 100
-"""New assignments in one plan, which stays under 64 KB so; the rest follow in the next."""
 
 REFUSAL_PATIENCE_S = 30.0
 """A replica that its node has refused for so long goes elsewhere, if there is a place."""
@@ -29,22 +26,23 @@ def fill(draft: Draft) -> None:
     _remove(draft, {m.name for m in models})
     if catalog is None:
         return
-    groups = by_model(draft.sorted_assignments())
     crashing = frozenset(crashes.crashing_nodes(draft))
     ground = Ground.of(draft, catalog, crashing)
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
-        mine = [draft.assignments[a.replica] for a in groups.get(model.name, ())]  # one may have been displaced since
+        mine = draft.of_model(model.name)
+        version = rolling.version(draft, model)
+        if demand.is_met(draft, version, mine):
+            continue
         alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, rolling.version(draft, model), crashing).run(alive)
+            _Filling(draft, catalog, ground, model, version, crashing).run(alive)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
-    for assignment in draft.sorted_assignments():
-        if assignment.model in wanted:
-            continue
+    unwanted = draft.models_assigned() - wanted
+    for assignment in sorted((a for name in unwanted for a in draft.of_model(name)), key=lambda a: a.replica):
         if draft.world.ending:
             draft.want_stop(assignment, StopCause.FLEET_ENDS, "the fleet ends")
         elif draft.world.catalog is not None and not (assignment.unreadable and not assignment.model):
@@ -102,6 +100,8 @@ class _Filling:
             alive = [*stay, *self._placed()]
         lacking = demand.assess(self.draft, self.version, alive)
         short = self._place(self.version, lacking.missing, lacking.to_place)
+        if isinstance(short, _NotFound) and lacking.urgent:
+            yielding.make_room(self.draft, self.ground, self.model, short.tried)
         if lacking.former and (former := rolling.last_good(self.draft.world, self.model)) is not None:
             self._place(former, lacking.former, lacking.former)
         if isinstance(short, _NotFound) and lacking.urgent == 0:
@@ -126,7 +126,7 @@ class _Filling:
         afresh = max(0, missing - len(failed))
         follows: list[Failure | None] = [*due, *[None] * afresh]
         for failure in follows[:to_place]:
-            if len(self.draft.fresh) >= MAX_STARTS:
+            if self.draft.fresh_bytes >= plan_size.MAX_START_BYTES:
                 self.draft.more = True
                 return None
             found = self._search(version)
@@ -250,17 +250,21 @@ def _new_id(draft: Draft, model: Model) -> ReplicaId:
     """`slug-number`: safe in paths and labels, unique for ever since the number is never used again."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.name.casefold()).strip("-")[:40].strip("-") or "model"
     while True:
-        replica = ReplicaId(f"{slug}-{_base36(draft.next_replica)}")
+        replica = ReplicaId(f"{slug}-{_numeral(draft.next_replica)}")
         draft.next_replica += 1
         if not draft.is_known(replica):
             return replica
 
 
-def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+DIGITS = "0123456789abcdefghjkmnpqrstuvwxyz"
+"""Without i, l and o, which read aloud, or in many fonts, are 1 and 0. Ids made with all 36 stay unique: as a number of
+33 digits each of them is smaller than the one it was made of, and that one is used up."""
+
+
+def _numeral(number: int) -> str:
     text = ""
     while True:
-        number, rest = divmod(number, 36)
-        text = digits[rest] + text
+        number, rest = divmod(number, len(DIGITS))
+        text = DIGITS[rest] + text
         if number == 0:
             return text

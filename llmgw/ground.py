@@ -7,17 +7,18 @@ with the first search; each model then finds its places reserved.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from llmgw import asking, demand, rolling
+from llmgw import asking, demand, plan_size, rolling
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.draft import Draft, by_node
+from llmgw.draft import Draft
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
+from llmgw.memo import Latest
 from llmgw.nodes import NodeView
 from llmgw.placing.books import Books
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
-from llmgw.placing.need import Request
+from llmgw.placing.need import Request, Site
 from llmgw.placing.planner import Displaced, Planner, plan
 from llmgw.placing.refusals import refusal
 from llmgw.sites import site_of
@@ -28,8 +29,8 @@ NEVER_DISPLACED = 1 << 60
 """Rank of replicas whose model left the catalog (taken back within their grace, nothing of them stops), and of those
 whose record cannot be read."""
 
-MAX_PLANNED = 120
-"""Replicas that are placed ahead in one pass, a few more than a pass starts; the rest is counted with."""
+MORE_PLANNED = 20
+"""So many more replicas are placed ahead in one pass than it can start; the rest is counted with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,17 @@ class Spot:
     """Some of the devices are still being released."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    site: Site
+    sorts: frozenset[asking.Sort]
+    """Of its devices."""
+
+
+_OFFERS: Latest[tuple[str, NodeId, int], _Offer] = Latest(20_000)
+_HOLDINGS: Latest[tuple[str, NodeId, int, tuple[tuple[int, ...], ...]], list[Holding]] = Latest(20_000)
+
+
 @dataclass
 class Ground:
     draft: Draft
@@ -53,6 +65,8 @@ class Ground:
     _wording: asking.Wording = field(init=False)
     _made: Field | None = None
     _reserved: defaultdict[ModelName, list[Holding]] = field(default_factory=lambda: defaultdict(list))
+    _replaced: set[ReplicaId] = field(default_factory=set)
+    """Replicas that newer ones are to take over from."""
     _displaced: list[Displaced] = field(default_factory=list)
     _wanted: dict[ModelName, Request] = field(default_factory=dict)
     _leaves: dict[tuple[ModelName, int], list[ReplicaId]] = field(default_factory=dict)
@@ -74,40 +88,51 @@ class Ground:
         return self._made
 
     def _build(self) -> Field:
-        percent = self.catalog.policy.max_shared_percent
-        sites = [site_of(view, self._strays(view), percent) for view in self.draft.survey.nodes.values()]
-        self._wording = asking.Wording(
-            self.catalog, {(slot.vendor, slot.identity) for site in sites for slot in site.slots}
-        )
+        offers = [self._offer(view) for view in self.draft.survey.nodes.values()]
+        sorts = frozenset().union(*(offer.sorts for offer in offers))
+        self._wording = asking.wording(self.draft.world.fleet, self.catalog, sorts)
         wanted = asking.requests(self.draft, self.catalog, self._wording, self.crashing)
         self._wanted = {request.model: request for request in wanted}
-        made = Field(sites, wanted)
-        groups = by_node(self.draft.assignments.values())
+        made = Field([offer.site for offer in offers], wanted)
+        self._replaced = {a.replica for r in wanted if r.count for a in self._to_replace(r.model)}
         holdings: list[Holding] = []
-        for id_, mine in sorted(groups.items()):
+        for id_ in sorted(self.draft.nodes_assigned()):
             node = made.yard.index.get(id_)
-            if node is None:
-                continue
-            places = _places(made, node)
-            for assignment in mine:
-                holding = self._holding(assignment, node, places)
-                if self._is_leaving(assignment):
-                    made.yard.release(node, _held(holding))
-                else:
-                    holdings.append(holding)
+            if node is not None:
+                holdings += self._held_on(made, node, self.draft.on_node(id_))
         made.load(holdings)
         return made
 
-    def _strays(self, view: NodeView) -> set[DeviceId]:
-        """Devices held by engines there that no assignment claims."""
-        known = self.draft.assignments
-        rows = () if view.seen is None else view.seen.replicas
-        return {
-            claim.device
-            for row in rows
-            if (mine := known.get(row.replica)) is None or mine.node != view.node.id
-            for claim in row.claims
-        }
+    def _offer(self, view: NodeView) -> _Offer:
+        """What a node offers, without the devices held by engines there that no assignment claims."""
+        mine, percent = self.draft.on_node(view.node.id), self.catalog.policy.max_shared_percent
+
+        def made() -> _Offer:
+            known = {a.replica for a in mine if a.node == view.node.id}
+            strays = () if view.seen is None else (row for row in view.seen.replicas if row.replica not in known)
+            site = site_of(view, {claim.device for row in strays for claim in row.claims}, percent)
+            return _Offer(site, frozenset((slot.vendor, slot.identity) for slot in site.slots))
+
+        return _OFFERS.get((self.draft.world.fleet, view.node.id, percent), (view, mine), made)
+
+    def _held_on(self, made: Field, node: int, mine: Sequence[Assignment]) -> Sequence[Holding]:
+        """What the assignments of a node hold there. What is being released is not held: it is said so."""
+        site, models = made.yard.sites[node], [self.draft.models.get(a.model) for a in mine]
+
+        def holdings() -> list[Holding]:
+            places = _places(made, node)
+            return [self._holding(assignment, node, places) for assignment in mine]
+
+        name = self.draft.world.fleet, site.id, node, made.yard.bank_slots[node]
+        found = _HOLDINGS.get(name, (site, mine, *models), holdings)
+        leaving = {a.replica for a in mine if a.stop is not None and self._is_leaving(a)}
+        for holding in found if leaving else ():
+            if holding.replica in leaving:
+                made.yard.release(node, _held(holding))
+        if not leaving and self._replaced.isdisjoint(a.replica for a in mine):
+            return found
+        kept = (holding for holding in found if holding.replica not in leaving)
+        return [replace(h, leaves=True) if h.replica in self._replaced else h for h in kept]
 
     def _is_leaving(self, assignment: Assignment) -> bool:
         stop = assignment.stop
@@ -115,7 +140,6 @@ class Ground:
 
     def _holding(self, assignment: Assignment, node: int, places: dict[DeviceId, tuple[int, int]]) -> Holding:
         model = self.draft.models.get(assignment.model)
-        wanted = self._wanted.get(assignment.model)
         banks = max((bank for bank, _ in places.values()), default=-1) + 1
         whole, shares = [0] * banks, []
         for claim in assignment.claims:
@@ -134,18 +158,19 @@ class Ground:
             shares=tuple(sorted(shares)),
             host_mib=assignment.host_memory_mib,
             units=float(len(assignment.claims)),
-            leaves=wanted is not None and wanted.count > 0 and self._is_replaced(assignment),
         )
 
-    def _is_replaced(self, assignment: Assignment) -> bool:
-        """Whether a newer replica of its model is to take over from it."""
-        model = self.draft.models.get(assignment.model)
-        if model is None or assignment.unreadable:
-            return False
-        return demand.why_moves(self.draft, assignment, rolling.version(self.draft, model).prints) is not None
+    def _to_replace(self, name: ModelName) -> list[Assignment]:
+        """Replicas of a model that newer ones are to take over from."""
+        prints = rolling.version(self.draft, self.draft.models[name]).prints
+        mine = (a for a in self.draft.of_model(name) if not a.unreadable)
+        return [a for a in mine if demand.why_moves(self.draft, a, prints) is not None]
 
     def _plan(self, made: Field) -> None:
-        found = plan(made, list(self._wanted.values()), limit=MAX_PLANNED)
+        asked = [request for request in self._wanted.values() if request.count]
+        least = min((plan_size.start_bytes(r.model, "", n.devices) for r in asked for n in r.needs), default=1)
+        limit = plan_size.MAX_START_BYTES // least + MORE_PLANNED
+        found = plan(made, list(self._wanted.values()), limit=limit)
         for gone in found.displaced:
             made.yard.give(gone.holding)
             made.yard.release(gone.holding.node, _held(gone.holding))
@@ -251,6 +276,21 @@ class Ground:
         if books.full(model.name) >> node & 1 and (held is None or held.model != model.name):
             return False
         return seeker.would_fit(node, [] if held is None else [held])
+
+    def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
+        """Whether the node that all of `gone` are on could take the profile once they are gone."""
+        yard, nodes = self.all.yard, {assignment.node for assignment in gone}
+        node = yard.index.get(nodes.pop()) if len(nodes) == 1 else None
+        if node is None:
+            return False
+        held = [yard.holdings[node][a.replica] for a in gone if a.replica in yard.holdings[node]]
+        request = asking.request_of(self._wording, model, [profile], never=self.crashing)
+        books, seeker = self.all.books({model.name: request}), self.all.seeker(request.needs[0])
+        ok = seeker.base & ~books.full(model.name) & ~self.all.nodes(request.never)
+        if books.apart(request) >> node & 1:
+            left = [h for h in yard.holdings[node].values() if h not in held]
+            ok &= 0 if books.mates(request, left) else -1
+        return bool(ok >> node & 1) and len(held) == len(gone) and seeker.would_fit(node, held)
 
 
 def _places(made: Field, node: int) -> dict[DeviceId, tuple[int, int]]:

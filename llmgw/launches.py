@@ -7,12 +7,22 @@ from llmgw import canonical
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.fingerprint import fingerprint
 from llmgw.ids import Fingerprint, ModelName, SpecId
+from llmgw.memo import Latest
 from llmgw.rendering import render, unnameable
 from llmgw.wire import LaunchSpec
 
 
 def launch_of(catalog: Catalog, model: Model, profile: Profile, vendor: str | None) -> tuple[SpecId, LaunchSpec | None]:
     """The launch of a profile on devices of `vendor`, and its id; None where the engine cannot name such devices."""
+    name = model.name, profile.name, vendor
+    return _LAUNCHES.get(name, (catalog, model, profile), lambda: _launch(catalog, model, profile, vendor))
+
+
+Launch = tuple[SpecId, LaunchSpec | None]
+_LAUNCHES: Latest[tuple[ModelName, str, str | None], Launch] = Latest(20_000)
+
+
+def _launch(catalog: Catalog, model: Model, profile: Profile, vendor: str | None) -> Launch:
     if unnameable(profile, catalog, vendor) is not None:
         return SpecId(""), None
     spec = render(model, profile, catalog, vendor)

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from llmgw import members
 from llmgw.catalog import Node
-from llmgw.ids import NodeId, ReplicaId
+from llmgw.ids import DeviceId, NodeId, ReplicaId
+from llmgw.memo import Latest
 from llmgw.wire import Owner, ReplicaReport
 from llmgw.world import Drain, Seen, SilenceLevel, World
 
@@ -45,6 +46,11 @@ class NodeView:
     frozen: bool = False
     note: str = ""
     """The state in words; empty while healthy."""
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it may keep what runs there: heard, in no doubt, and nobody empties it."""
+        return self.state is NodeState.HEALTHY and self.drain is None and not self.leaving
 
     @property
     def judges(self) -> bool:
@@ -92,9 +98,31 @@ def survey(world: World) -> Survey:
     declared = dict(sorted(members.nodes(world).items()))
     doubts = _identity_doubts(world, declared)
     braked = _braked(world, declared)
-    views = {id_: _view(world, node, doubts.get(id_, ""), id_ in braked) for id_, node in declared.items()}
+    wishes = world.wishes
+    special = {*_silent(world), *doubts, *braked, *wishes.cordoned, *wishes.drains, *wishes.leaving}
+    views = {
+        id_: _view(world, node, doubts.get(id_, ""), id_ in braked) if id_ in special else _plain_view(world, node)
+        for id_, node in declared.items()
+    }
     brake = _brake_in_words(braked, declared) if braked else ""
     return Survey(views, brake, any(view.is_lost for view in views.values()))
+
+
+def _silent(world: World) -> Iterable[NodeId]:
+    silent = (target for target, s in world.silence.items() if s.level is not SilenceLevel.HEARD)
+    return [NodeId(id_) for kind, _, id_ in (target.partition("/") for target in silent) if kind == "node"]
+
+
+_PLAIN: Latest[tuple[str, NodeId], NodeView] = Latest(20_000)
+
+
+def _plain_view(world: World, node: Node) -> NodeView:
+    """The view of a node of which no silence, doubt or wish is known: it follows from its report alone."""
+    seen = world.seen.get(node.id)
+    if seen is None:
+        return _view(world, node, "", braked=False)
+    made_of = (node, seen, world.installation)
+    return _PLAIN.get((world.fleet, node.id), made_of, lambda: _view(world, node, "", braked=False))
 
 
 def _view(world: World, node: Node, doubt: str, braked: bool) -> NodeView:
@@ -143,29 +171,43 @@ def _ours(world: World, seen: Seen) -> dict[ReplicaId, ReplicaReport]:
 def _identity_doubts(world: World, declared: Iterable[NodeId]) -> dict[NodeId, str]:
     """Nodes that claim the same machine or device as another: all of them are set aside, each naming the others. So
     is a node whose name another machine has taken, while it holds anything."""
-    first: dict[str, NodeId] = {}
-    claimed: defaultdict[tuple[str, str], list[NodeId]] = defaultdict(list)
-    for id_ in declared:
-        seen = world.seen.get(id_)
-        if seen is None or _is_lost(world, id_):  # a machine may come back under another name
-            continue
-        if seen.machine and (other := first.setdefault(f"machine {seen.machine}", id_)) != id_:
-            claimed["machine id", seen.machine] += [id_] if claimed["machine id", seen.machine] else [other, id_]
-        for device in seen.inventory.devices:
-            if (other := first.setdefault(device.id, id_)) != id_:
-                claimed["device", device.id] += [id_] if claimed["device", device.id] else [other, id_]
+    claimed = _claimed_twice(world, declared)
     doubts = {id_: text for id_ in declared if (text := _other_machine(world, id_))}
     if doubts:
         holding = {assignment.node for assignment in world.assignments.values()}
         doubts = {id_: text for id_, text in doubts.items() if id_ in holding}
     for (what, value), nodes in claimed.items():
-        if len(nodes) > 1:
-            right = {id_ for id_ in nodes if _is_confirmed(world, id_)}
-            # Two machines may well have one id, where they are copies of one image; a device is in one place only.
-            for id_ in nodes if what == "device" and len(right) != 1 else sorted(set(nodes) - right):
-                others = ", ".join(sorted(set(nodes) - {id_})) or id_
-                doubts.setdefault(id_, f"the same {what} {value} is also reported by {others}; {_CONFIRM}")
+        right = {id_ for id_ in nodes if _is_confirmed(world, id_)}
+        # Two machines may well have one id, where they are copies of one image; a device is in one place only.
+        for id_ in nodes if what == "device" and len(right) != 1 else sorted(set(nodes) - right):
+            others = ", ".join(sorted(set(nodes) - {id_})) or id_
+            doubts.setdefault(id_, f"the same {what} {value} is also reported by {others}; {_CONFIRM}")
     return doubts
+
+
+_DEVICES: Latest[tuple[str, NodeId], frozenset[DeviceId]] = Latest(20_000)
+
+
+def _claimed_twice(world: World, declared: Iterable[NodeId]) -> Mapping[tuple[str, str], list[NodeId]]:
+    """Machine ids and devices that several nodes report, in the order of `declared`."""
+    # A machine may come back under another name, so what a lost one reported last does not count.
+    heard = {id_: s for id_ in declared if (s := world.seen.get(id_)) is not None and not _is_lost(world, id_)}
+    machines = [seen.machine for seen in heard.values() if seen.machine]
+    devices = [_devices(world, id_, seen) for id_, seen in heard.items()]
+    if len(set(machines)) == len(machines) and len(frozenset().union(*devices)) == sum(map(len, devices)):
+        return {}
+    claims: defaultdict[tuple[str, str], list[NodeId]] = defaultdict(list)
+    for (id_, seen), mine in zip(heard.items(), devices, strict=True):
+        if seen.machine:
+            claims["machine id", seen.machine].append(id_)
+        for device in sorted(mine):
+            claims["device", device].append(id_)
+    return {what: nodes for what, nodes in claims.items() if len(nodes) > 1}
+
+
+def _devices(world: World, id_: NodeId, seen: Seen) -> frozenset[DeviceId]:
+    inventory = seen.inventory
+    return _DEVICES.get((world.fleet, id_), (inventory,), lambda: frozenset(d.id for d in inventory.devices))
 
 
 _CONFIRM = "`llmgw nodes confirm NODE` says which is the one"

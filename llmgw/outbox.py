@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from llmgw import adoption, stopping
 from llmgw.claims import by_device, clashes
-from llmgw.draft import Draft, by_node
-from llmgw.ids import DeviceId, NodeId
+from llmgw.draft import Draft
+from llmgw.ids import DeviceId, NodeId, ReplicaId
 from llmgw.nodes import NodeView
 from llmgw.weights import must_be_pulled, on_the_way, row_of
 from llmgw.wire import EngineState, RefusalCode
@@ -36,12 +36,12 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
     """Fill the draft's outbox; the nodes whose lanes run now."""
     if draft.hold:
         return ()
-    groups = by_node(draft.sorted_assignments())
     kicked: list[NodeId] = []
-    for id_, view in draft.survey.nodes.items():
-        if not view.listens:
+    for id_ in sorted(_concerned(draft)):
+        view = draft.survey.of(id_)
+        if view is None or not view.listens:
             continue
-        mine = groups.get(id_, ())
+        mine = draft.on_node(id_)
         tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
         outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks)
         if outgoing:
@@ -49,6 +49,17 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
             if _is_due(draft, id_, outgoing):
                 kicked.append(id_)
     return tuple(kicked)
+
+
+def _concerned(draft: Draft) -> set[NodeId]:
+    """Nodes that may have to be told anything: where all is steady there is nothing to say."""
+    nodes = {part.node for a in draft.in_question() for part in a.parts}
+    nodes.update(task.node for task in draft.world.wishes.tasks)
+    if draft.unclaimed:
+        nodes.update(
+            id_ for id_, view in draft.survey.nodes.items() if not draft.unclaimed.keys().isdisjoint(view.rows)
+        )
+    return nodes
 
 
 def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
@@ -60,7 +71,7 @@ def _is_due(draft: Draft, node: NodeId, outgoing: Sequence[Outgoing]) -> bool:
         due_s = call.failed_s + retry_s(call.failures)
         news = False
     else:
-        due_s = (call.told_s or 0.0) + REPEAT_S
+        due_s = (call.told_s or 0.0) + (0.0 if call.more else REPEAT_S)
     draft.wake(due_s)
     return news or draft.now_s >= due_s
 
@@ -102,9 +113,10 @@ def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Ou
     policy = draft.world.catalog.policy if draft.world.catalog is not None else None
     slots = policy.max_loading_per_node if policy is not None else 2
     slots -= sum(1 for a in mine if _is_loading(view, a))
+    devices = {a.replica: by_device(a.claims) for a in mine}
     starts: list[Outgoing] = []
     for assignment in sorted(coming, key=lambda a: _turn(draft, a)):
-        reason, until_s = _why_not(draft, assignment, mine)
+        reason, until_s = _why_not(draft, assignment, mine, devices)
         if not reason and (pull := _pull(draft, view, assignment)) is not None:
             starts.extend(pull)
             continue
@@ -154,32 +166,41 @@ def _was_told(draft: Draft, assignment: Assignment) -> bool:
     return assignment.replica in draft.world.sent
 
 
-def _place_is_taken(draft: Draft, assignment: Assignment, mine: Sequence[Assignment]) -> str:
+Devices = Mapping[DeviceId, bool]
+"""See `claims.by_device`."""
+
+
+def _place_is_taken(
+    draft: Draft, assignment: Assignment, mine: Sequence[Assignment], devices: Mapping[ReplicaId, Devices]
+) -> str:
     """Who is still on its devices, has not left its memory, or must not run beside it; and on a shared device, whose
     start is under way: engines measure what is free while they load."""
-    devices = by_device(assignment.claims)
+    own = devices[assignment.replica]
     rivals = [a for a in mine if a.replica != assignment.replica]
     view = draft.survey.of(assignment.node)
     leaving = {a.replica for a in rivals if a.stop is not None and (a.stop.commanded or a.stop.by is not None)}
-    others = sorted(a.replica for a in rivals if clashes(devices, by_device(a.claims)))
+    others = sorted(a.replica for a in rivals if clashes(own, devices[a.replica]))
     if others:
         return f"its devices on {assignment.node} are still being released by {', '.join(others)}"
-    going = sorted(a.replica for a in rivals if a.replica in leaving and _makes_room(draft, assignment, a, devices))
+    going = sorted(
+        a.replica
+        for a in rivals
+        if a.replica in leaving and (own.keys() & devices[a.replica].keys() or _makes_room(draft, assignment, a))
+    )
     if going:
         return f"its place on {assignment.node} is still being released by {', '.join(going)}"
-    beside = (a for a in rivals if devices.keys() & by_device(a.claims).keys())
+    beside = (a for a in rivals if own.keys() & devices[a.replica].keys())
     loading = sorted(a.replica for a in beside if _comes_first(draft, view, a, assignment))
     return f"{', '.join(loading)} is loading on the same device of {assignment.node}" if loading else ""
 
 
-def _makes_room(draft: Draft, assignment: Assignment, leaving: Assignment, devices: Mapping[DeviceId, bool]) -> bool:
-    """Whether what leaves was counted on: it gives way to this one, shares a device, or must not run beside it."""
+def _makes_room(draft: Draft, assignment: Assignment, leaving: Assignment) -> bool:
+    """Whether what leaves was counted on: it gives way to this one, or must not run beside it."""
     if leaving.stop is not None and leaving.stop.by == assignment.replica:
         return True
     mine, other = draft.models.get(assignment.model), draft.models.get(leaving.model)
     group = None if mine is None or mine.name == leaving.model else mine.exclusive_group
-    apart = group is not None and other is not None and other.exclusive_group == group
-    return apart or bool(devices.keys() & by_device(leaving.claims).keys())
+    return group is not None and other is not None and other.exclusive_group == group
 
 
 def _comes_first(draft: Draft, view: NodeView | None, other: Assignment, assignment: Assignment) -> bool:
@@ -191,9 +212,11 @@ def _comes_first(draft: Draft, view: NodeView | None, other: Assignment, assignm
     return not _was_told(draft, assignment) and _turn(draft, other) < _turn(draft, assignment)
 
 
-def _why_not(draft: Draft, assignment: Assignment, mine: Sequence[Assignment]) -> tuple[str, float | None]:
+def _why_not(
+    draft: Draft, assignment: Assignment, mine: Sequence[Assignment], devices: Mapping[ReplicaId, Devices]
+) -> tuple[str, float | None]:
     """Why a start is not told now, and until when at the latest. `mine`: all that is assigned to its node."""
-    if reason := _place_is_taken(draft, assignment, mine):
+    if reason := _place_is_taken(draft, assignment, mine, devices):
         return reason, None
     refused = draft.world.refused.get(assignment.replica)
     if refused is None:

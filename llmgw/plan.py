@@ -5,9 +5,20 @@ Everything is a difference to the world it was made from, so that a history carr
 """
 
 from enum import StrEnum
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import to_json
 
+from llmgw import plan_size
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId, SpecId
 from llmgw.table import TableChange
 from llmgw.wire import Endpoint, LaunchSpec, TableModel
@@ -94,6 +105,21 @@ class Plan(_Value):
     """What the fleet is doing, in one word (`llmgw.views.Phase`); decided here, since workflow code must not."""
     safe_mode: str = ""
     """Deciding failed with this error; the plan only withdraws what is dead."""
+
+    @model_serializer(mode="wrap")
+    def _to_history(self, plain: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any] | str:
+        """As JSON a large plan is packed text. A version that does not know that refuses it, and never takes it for an
+        empty one."""
+        value: dict[str, Any] = plain(self)
+        if info.mode != "json":
+            return value
+        raw = to_json(value)
+        return value if len(raw) < plan_size.PACKED_FROM else plan_size.packed(raw)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _from_history(cls, value: object, plain: ModelWrapValidatorHandler[Self]) -> Self:
+        return cls.model_validate_json(plan_size.unpacked(value)) if isinstance(value, str) else plain(value)
 
     @property
     def table_change(self) -> TableChange:

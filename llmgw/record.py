@@ -136,7 +136,7 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     before = world.calls.get(call.node, Call())
     calls = dict(world.calls)
     if answer.outcome is CallOutcome.ANSWERED:
-        calls[call.node] = Call(told_s=now_s)
+        calls[call.node] = Call(told_s=now_s, more=call.more)
     else:
         calls[call.node] = Call(before.failures + 1, now_s, answer.text, before.told_s)
     world = replace(world, calls=calls)

@@ -87,7 +87,7 @@ def salvage(draft: Draft) -> tuple[str, ...]:
     lost = [name for name in draft.world.unreadable if name not in draft.world.assignments]
     if lost:
         _find(draft, lost)
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         if assignment.unreadable:
             _tend(draft, assignment)
     return tuple(name for name in lost if name not in draft.assignments and _is_nothing_left(draft, name))

@@ -39,7 +39,7 @@ def command(draft: Draft, published: frozenset[ReplicaId], revision: int) -> Non
     """Command the stops whose time has come. `published` and `revision`: the table after this pass."""
     routers = live_routers(draft.world)
     before = len(draft.assignments), draft.commanded
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         stop = assignment.stop
         if stop is None or stop.commanded or assignment.replica in published:
             continue
@@ -126,7 +126,7 @@ def abandon_lost(draft: Draft) -> None:
     """An ending fleet gives up what its lost nodes hold after a while; they are settled if they ever return."""
     if not draft.world.ending:
         return
-    for assignment in draft.sorted_assignments():
+    for assignment in draft.in_question():
         silence = draft.world.silence.get(f"node/{assignment.node}")
         view = draft.survey.of(assignment.node)
         if view is None or silence is None or not view.is_silent:

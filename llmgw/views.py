@@ -24,7 +24,7 @@ from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, Wei
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
 from llmgw.showing.status import DeviceState, DrainRow, RouterRow, RunRow, Status, status
-from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, targets
+from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, packed_table, targets
 
 __all__ = [
     "CatalogPart",
@@ -62,6 +62,7 @@ __all__ = [
     "history",
     "models",
     "nodes",
+    "packed_table",
     "phase",
     "replicas",
     "reports",

@@ -129,4 +129,6 @@ def _idle_models(draft: Draft, wakes: Mapping[ModelName, float]) -> list[ModelNa
 
 
 def _sleeps(draft: Draft, model: Model) -> bool:
-    return idle_after_s(draft.world, model, draft.now_s) is not None
+    """Routers that were asked to call it idle sooner have not told that its idle time is over."""
+    idle_s, held = idle_after_s(draft.world, model, draft.now_s), draft.world.table.models.get(model.name)
+    return idle_s is not None and (held is None or held.idle_after_s is None or held.idle_after_s >= idle_s)

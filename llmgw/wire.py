@@ -411,6 +411,8 @@ class NodeReport(Wire):
     disk: DiskReport | None = None
     hostname: str = ""
     version: str = ""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the agent itself, for people: its folder, its sight of processes. Nothing is decided by it."""
 
 
 # --- routers -------------------------------------------------------------------------------------------------------

@@ -256,6 +256,8 @@ class Call:
     """When a batch was last answered."""
     asked_s: float | None = None
     """When the batch left whose answer is not known yet."""
+    more: bool = False
+    """The batch that was answered last did not hold everything."""
 
 
 # --- what people want ----------------------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ def add_data_plane(app: web.Application, settings: Settings, traffic: Traffic, g
     for path in PATHS:
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)
+    app.router.add_get("/v1/models/{name:.+}", proxy.show_model)
     for path in PATHS:
         app.router.add_post(SIDE_DOOR + path, proxy.complete)
     app.router.add_get(f"{SIDE_DOOR}/v1/models", proxy.list_models)

@@ -8,6 +8,7 @@ that crashes engines must not walk through a fleet. The answer decides nothing e
 
 import asyncio
 import io
+import json
 import os
 import socket
 import struct
@@ -35,7 +36,7 @@ from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
 from router.headers import REQUEST_ID, to_client, to_endpoint
-from router.routing import Candidate, Route
+from router.routing import Candidate, Route, listed
 from router.traffic import ModelCounts, Traffic
 from router.uses import Use
 
@@ -170,6 +171,20 @@ class Proxy:
         if not routing.fleets:
             return answers.no_table().response()
         return web.Response(body=routing.listing, content_type="application/json")
+
+    async def show_model(self, request: web.Request) -> web.Response:
+        """`GET /v1/models/NAME`: one name of that list, which may hold slashes. Asking is not use."""
+        if not self._gate.admit(request.headers.get("Authorization")):
+            return answers.unauthorized().response()
+        routing, name = self._traffic.routing, request.match_info["name"]
+        if not routing.fleets:
+            return answers.no_table().response()
+        route = routing.routes.get(name)
+        if route is None:
+            self._traffic.misses[Miss.UNKNOWN_MODEL] += 1
+            return answers.unknown_model(name, routing.routes).response()
+        body = json.dumps(listed(routing.models, route), ensure_ascii=False).encode()
+        return web.Response(body=body, content_type="application/json")
 
     async def unknown_path(self, _: web.Request) -> web.Response:
         """Anything else: told in the shape that clients of these APIs can read."""

@@ -259,9 +259,12 @@ def _preference(candidate: Candidate) -> tuple[int, bool]:
 
 def _listing(models: Mapping[ModelName, KnownModel], routes: Iterable[Route]) -> bytes:
     """OpenAI's model list; `state`, `aliases` and `alias_of` are additions that its clients ignore."""
-    data = [
-        {"id": route.name, "object": "model", "created": 0, "owned_by": "llmgw", "state": route.state.value}
-        | ({"aliases": models[ModelName(route.name)].aliases} if route.name in models else {"alias_of": route.models})
-        for route in routes
-    ]
+    data = [listed(models, route) for route in routes]
     return json.dumps({"object": "list", "data": data}, ensure_ascii=False).encode()
+
+
+def listed(models: Mapping[ModelName, KnownModel], route: Route) -> dict[str, object]:
+    """One name as it stands in the list, and as `GET /v1/models/NAME` answers it."""
+    entry = {"id": route.name, "object": "model", "created": 0, "owned_by": "llmgw", "state": route.state.value}
+    known = models.get(ModelName(route.name))
+    return {**entry, **({"alias_of": route.models} if known is None else {"aliases": known.aliases})}

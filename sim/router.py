@@ -7,7 +7,7 @@ from llmgw.fencing import Fence
 from llmgw.ids import ModelName, ReplicaId, RouterId
 from llmgw.observation import RouterSeen
 from llmgw.table import Table
-from llmgw.wire import ErrorCode, ErrorReply, HeldTable, RouterTable, TablePatch, TableReply, Token
+from llmgw.wire import ErrorCode, ErrorReply, HeldTable, RouterTable, TableModel, TablePatch, TableReply, Token
 
 
 @dataclass
@@ -42,9 +42,10 @@ class SimRouter:
         return None
 
     def _take(self, new: Table, token: Token) -> TableReply:
-        self.table, self.token = new, token
+        before, self.table, self.token = self.table.models, new, token
+        longer = {name for name, row in new.models.items() if _is_longer(row, before.get(name))}
         self.asked -= {ModelName(e.models[0]) for e in new.endpoints.values()}
-        self.idle &= new.endpoints.keys()
+        self.idle &= {replica for replica, e in new.endpoints.items() if e.models[0] not in longer}
         self.revision += 1
         return TableReply(token=token, digest=new.digest, draining=self.draining())
 
@@ -95,3 +96,8 @@ class SimRouter:
             idle=tuple(sorted(self.idle & self.table.endpoints.keys())),
             asked=tuple(sorted(self.asked)),
         )
+
+
+def _is_longer(now: TableModel, before: TableModel | None) -> bool:
+    """What was idle for as long as was asked before may not be for as long as is asked now."""
+    return before is not None and (now.idle_after_s or 0.0) > (before.idle_after_s or now.idle_after_s or 0.0)

@@ -20,7 +20,6 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import Runtime
@@ -28,6 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from llmgw.plan import Verdict
 from workflows import names, past
+from workflows.converting import data_converter
 from workflows.past import Past, Run
 
 __all__ = ["Connection", "Fleet", "Past", "Run", "UnreachableError", "connect"]
@@ -64,7 +64,7 @@ async def connect(
     """
     config = _config(connection or Connection())
     where = config["target_host"]
-    connecting = Client.connect(**config, data_converter=pydantic_data_converter, runtime=runtime, lazy=lazy)
+    connecting = Client.connect(**config, data_converter=data_converter, runtime=runtime, lazy=lazy)
     try:
         return await asyncio.wait_for(connecting, CONNECT_LIMIT.total_seconds())
     except (RuntimeError, TimeoutError) as error:

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from llmgw.plan import Verdict
 from llmgw.world import InputKind
 from workflows import names
+from workflows.converting import problem_of
 from workflows.fleet_state import FleetState
 from workflows.news import Happened, News
 from workflows.order_handlers import OrderHandlers
@@ -49,7 +50,7 @@ class Inputs(OrderHandlers):
 
     @workflow.signal(name=names.REPLACE_CATALOG, description="Replace the whole catalog: one JSON object")
     def replace_catalog(self, *args: Any) -> None:
-        self._take(InputKind.CATALOG, names.REPLACE_CATALOG, args)
+        self._signalled(InputKind.CATALOG, names.REPLACE_CATALOG, args)
 
     @workflow.update(
         name=names.APPLY_CATALOG,
@@ -60,8 +61,7 @@ class Inputs(OrderHandlers):
 
     @apply_catalog.validator
     def _may_apply(self, *args: Any) -> None:
-        del args
-        self._admit()
+        self._admit(args)
 
     @workflow.signal(dynamic=True, description="Anything else is refused, visibly")
     def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
@@ -76,6 +76,23 @@ class Inputs(OrderHandlers):
             self.length += ORDER_EVENTS
             self.state.refuse(name, text, now_s)
             return True
+
+        self.note(refused, is_input=True)
+
+    def _signalled(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
+        """Take it, or note that it cannot be read. Runs that began when such signals were dropped drop them still."""
+        problem = problem_of(args)
+        if problem is None:
+            self._take(kind, name, args)
+            return
+        now_s = workflow.now().timestamp()
+
+        def refused() -> bool:
+            is_noted = workflow.patched(names.UNDECODABLE_PATCH)
+            if is_noted:
+                self.length += ORDER_EVENTS
+                self.state.refuse(name, problem, now_s)
+            return is_noted
 
         self.note(refused, is_input=True)
 
@@ -95,8 +112,11 @@ class Inputs(OrderHandlers):
         self.waiting[arrival] = asyncio.get_running_loop().create_future()
         return await self.waiting[arrival]
 
-    def _admit(self) -> None:
-        """Refuses an update while the run is about to be continued. What is refused leaves no trace in the history, and
-        what was let in is never asked again at replay: so this may look at whatever moment it is."""
+    def _admit(self, args: Sequence[object]) -> None:
+        """Refuses an update that cannot be read, and any while the run is about to be continued. What is refused leaves
+        no trace in the history, and what was let in is never asked again at replay: so this may look at whatever moment
+        it is."""
+        if (problem := problem_of(args)) is not None:
+            raise ApplicationError(problem, type=names.UNDECODABLE)
         if self.closed:
             raise ApplicationError("the plane is about to go on in a new run: ask again", type=names.ASK_AGAIN)

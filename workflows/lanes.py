@@ -10,16 +10,24 @@ K = TypeVar("K")
 
 MAX_BUSY = 200
 """Outstanding calls of a fleet, all lanes together."""
+MAX_BUSY_BYTES = 1 << 20
+"""What their inputs may have together. All of them may be begun in one workflow task, and over 4 MiB of commands in one
+task end the workflow."""
 
 
 class Lanes(Generic[K]):
     def __init__(self) -> None:
         self._dirty: dict[K, None] = {}
-        self._under_way: set[K] = set()
+        self._under_way: dict[K, int] = {}
 
     @property
     def busy(self) -> int:
         return len(self._under_way)
+
+    @property
+    def busy_bytes(self) -> int:
+        """Inputs of the calls under way."""
+        return sum(self._under_way.values())
 
     def kick(self, key: K) -> None:
         """Something for this target changed. While it is busy, the newest state goes next."""
@@ -32,8 +40,9 @@ class Lanes(Generic[K]):
             del self._dirty[key]
         return found
 
-    def begin(self, key: K) -> None:
-        self._under_way.add(key)
+    def begin(self, key: K, size: int) -> None:
+        """`size`: bytes of the call's input."""
+        self._under_way[key] = size
 
     def end(self, key: K) -> None:
-        self._under_way.discard(key)
+        self._under_way.pop(key, None)

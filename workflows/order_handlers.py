@@ -1,6 +1,6 @@
 """One signal and one update per operator order, made from the table in `llmgw.orders`. They record and return."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -19,13 +19,16 @@ class OrderHandlers:
     async def _verdict(self, arrival: int) -> Verdict:
         raise NotImplementedError
 
-    def _admit(self) -> None:
+    def _signalled(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def _admit(self, args: Sequence[object]) -> None:
         raise NotImplementedError
 
 
 def _signal(name: str, description: str) -> Callable[..., None]:
     def handle(self: OrderHandlers, *args: Any) -> None:
-        self._take(InputKind.ORDER, name, args)
+        self._signalled(InputKind.ORDER, name, args)
 
     handle.__name__ = f"signal_{name.replace('-', '_')}"
     handle.__qualname__ = f"OrderHandlers.{handle.__name__}"
@@ -44,8 +47,7 @@ def _update(name: str, description: str) -> Callable[..., Any]:
 
 
 def _admit(self: OrderHandlers, *args: Any) -> None:
-    del args
-    self._admit()
+    self._admit(args)
 
 
 for _order, _kind in sorted(ORDERS.items()):

@@ -46,6 +46,10 @@ class Queries:
     def endpoints(self, page: int = 0) -> views.EndpointsPage:
         return views.endpoints(self.state.world, page)
 
+    @workflow.query(name=names.TABLE, description="The same in one piece, for the plane itself: JSON in zlib")
+    def table(self) -> bytes:
+        return views.packed_table(self.state.world)
+
     @workflow.query(name=names.TARGETS, description="Agents and routers that are observed. Argument: page")
     def targets(self, page: int = 0) -> views.TargetsPage:
         return views.targets(self.state.world, self.state.targets, page)

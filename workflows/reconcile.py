@@ -30,7 +30,7 @@ from llmgw.plan import Plan
 from workflows import names, visibility
 from workflows.fleet_state import FleetState
 from workflows.inputs import Inputs
-from workflows.lanes import MAX_BUSY, Lanes
+from workflows.lanes import MAX_BUSY, MAX_BUSY_BYTES, Lanes
 from workflows.queries import Queries
 
 CALL_LIMIT = timedelta(seconds=3)
@@ -40,8 +40,9 @@ OBSERVE_RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_int
 PLAN_EVENTS = 4
 """What a plan adds to a history, about."""
 RETRY_PLAN_S = 10.0
-MAX_AHEAD = 8
-"""Plans of one that goes on (`more`) before nodes are told what they have so far."""
+MAX_AHEAD, MAX_AHEAD_BUSY = 12, 2
+"""Plans of one that goes on (`more`) before nodes are told what they have so far. While calls are under way, fewer: the
+server keeps 100 events at most for a workflow that is at work, or takes its task away."""
 BARRIER_S = 0.001
 MAX_ROUNDS = 2
 """Of judging what keeps coming before a run is continued."""
@@ -67,8 +68,6 @@ class ReconcileWorkflow(Inputs, Queries):
         self._nodes: Lanes[NodeId] = Lanes()
         self._routers: Lanes[RouterId] = Lanes()
         self._wanted = True
-        self._ahead = 0
-        """Plans made since the lanes last ran, of one that goes on."""
         self._cancelled = False
         self._observing = False
         self._alarms: list[float] = []
@@ -104,8 +103,7 @@ class ReconcileWorkflow(Inputs, Queries):
         if self._take_up_news() and self._is_long():
             await self._continue()
         self._watch()
-        if not self._ahead:
-            self._run_lanes()
+        self._run_lanes()
         if self._wanted:
             await self._decide()
         else:
@@ -125,37 +123,44 @@ class ReconcileWorkflow(Inputs, Queries):
         return bool(news)
 
     async def _decide(self) -> None:
-        """One plan, merged and set going."""
+        """Plan, again while a plan goes on, and run the lanes.
+
+        What a task commands leaves only when it ends, with the plans that are made in it; so those come first, and each
+        node is told all of it at once. A withdrawal does not wait for that. News wait meanwhile: whether they come
+        before or after a plan that follows on another may differ between what happens and its replay.
+        """
         self._wanted = False
+        plan: Plan | None = None
+        for _ in range(MAX_AHEAD_BUSY if self._busy() else MAX_AHEAD):
+            plan = await self._merged()
+            if plan is None or not plan.more or plan.drop_endpoints:
+                break
+        self._run_lanes()
+        if plan is not None and plan.more:
+            self._spawn(self._go_on())
+
+    async def _merged(self) -> Plan | None:
+        """One plan, merged; its lanes are due."""
         self.length += PLAN_EVENTS
         plan = await self._plan()
         if plan is None:
-            self._ahead = 0
-            return
+            return None
         self.state.merge(plan, _now_s())
         for router in plan.push:
             self._routers.kick(router)
         for node in plan.kick:
             self._nodes.kick(node)
-        self._act(plan)
         if plan.wake_at_s is not None:
             self._arm(plan.wake_at_s)
         self._show(plan.phase)
         await self.answer()
+        return plan
 
-    def _act(self, plan: Plan) -> None:
-        """Run the lanes. What a task commands leaves only when it ends, with the plans that are made in it; so a plan
-        that goes on comes first, and each node is told all of it at once. A withdrawal does not wait for that."""
-        self._ahead += 1
-        if plan.more and self._ahead < MAX_AHEAD and not plan.drop_endpoints:
-            self._wanted = True
-            return
-        self._ahead = 0
-        begun = self._run_lanes()
-        if plan.more and begun:
-            self._arm(_now_s())  # the next plan is made in the next task
-        elif plan.more:
-            self._wanted = True
+    async def _go_on(self) -> None:
+        """The next plan is made in the next task, after what this one commands has left."""
+        self.length += 2
+        await workflow.sleep(BARRIER_S, summary="the plan goes on")
+        self.note(lambda: True)
 
     async def _plan(self) -> Plan | None:
         run_id = workflow.info().run_id
@@ -228,14 +233,15 @@ class ReconcileWorkflow(Inputs, Queries):
 
     # --- lanes ---
 
-    def _run_lanes(self) -> bool:
-        """Routers first: a withdrawal is what others wait for. Whether anything was begun."""
-        before = self.length
+    def _run_lanes(self) -> None:
+        """Routers first: a withdrawal is what others wait for."""
         for router in self._routers.due(MAX_BUSY - self._busy()):
             self._tell_router(router)
         for node in self._nodes.due(MAX_BUSY - self._busy()):
-            self._tell_node(node)
-        return self.length > before
+            if self._routers.busy_bytes + self._nodes.busy_bytes < MAX_BUSY_BYTES:
+                self._tell_node(node)
+            else:
+                self._nodes.kick(node)  # its turn comes when another's call has ended
 
     def _busy(self) -> int:
         return self._nodes.busy + self._routers.busy
@@ -244,7 +250,7 @@ class ReconcileWorkflow(Inputs, Queries):
         call = self.state.next_dispatch(node, _now_s())
         if call is None:
             return
-        self._nodes.begin(node)
+        self._nodes.begin(node, len(call.model_dump_json()))
         failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
         def answered(answer: DispatchAnswer | None) -> bool:
@@ -260,7 +266,7 @@ class ReconcileWorkflow(Inputs, Queries):
         call = self.state.next_publish(router, _now_s())
         if call is None:
             return
-        self._routers.begin(router)
+        self._routers.begin(router, len(call.model_dump_json()))
         failed = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
         def answered(answer: PublishAnswer | None) -> bool:

@@ -18,10 +18,7 @@ NOW_S = 1_000_000.0
 
 def world(nodes: int) -> tuple[World, float]:
     """The world, and the time at which nothing is left to decide."""
-    began = World(
-        FLEET, INSTALLATION, 1, 0, catalog=_catalog(nodes), seen={NodeId(_name(i)): _seen(i) for i in range(nodes)}
-    )
-    placed = _settled(began)
+    placed = _settled(unstarted(nodes))
     ready = {a.replica: _row(a) for a in placed.assignments.values()}
     by_node: dict[NodeId, list[ReplicaReport]] = {}
     for assignment in placed.assignments.values():
@@ -31,12 +28,25 @@ def world(nodes: int) -> tuple[World, float]:
     return _settled(replace(placed, seen=reported, sent=sent)), NOW_S
 
 
+def unstarted(nodes: int) -> World:
+    """The same fleet before anything was started."""
+    seen = {NodeId(_name(i)): _seen(i) for i in range(nodes)}
+    return World(FLEET, INSTALLATION, 1, 0, catalog=_catalog(nodes), seen=seen)
+
+
 def _settled(world: World) -> World:
     while True:
         plan = decide(world, NOW_S)
         world = merge(world, plan, NOW_S, world.catalog)
         if not plan.more:
             return world
+
+
+def observed(world: World, number: int) -> World:
+    """The world after one more observation: node `number` has told a new report, and every map was written anew."""
+    node = sorted(world.seen)[number % len(world.seen)]
+    seen = {**world.seen, node: replace(world.seen[node], revision=world.seen[node].revision + number + 1)}
+    return replace(world, seen=seen, silence=dict(world.silence), calls=dict(world.calls), waiting=dict(world.waiting))
 
 
 def with_lost_node(world: World, now_s: float) -> World:

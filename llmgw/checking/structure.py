@@ -201,6 +201,9 @@ _NO_ROLES = "replicas have no roles: prefill and decode are not told apart"
 _UNCHANGED = "requests are passed on unchanged"
 _PROBED = "an engine is probed as its row says; `engines` has health_path for another"
 
+_KEEPS_APART = "write exclusive_group: name, at each of the models that never share a node"
+_ON_NODES = "write labels: {name: value}, prefer_labels or nodes: [id, …] in the profile"
+
 _ELSEWHERE = {
     "min_replicas": "write replicas: {min: …}",
     "minreplicas": "write replicas: {min: …}",
@@ -229,9 +232,19 @@ _ELSEWHERE = {
     "target_requests": _NO_SCALER,
     "targetrequests": _NO_SCALER,
     "target_qps_per_replica": _NO_SCALER,
-    "groups": _BY_DEVICES,
+    "groups": _KEEPS_APART,
     "matrix": _BY_DEVICES,
-    "exclusive": _BY_DEVICES,
+    "exclusive": _KEEPS_APART,
+    "node_selector": _ON_NODES,
+    "nodeselector": _ON_NODES,
+    "nodeselectorterms": _ON_NODES,
+    "affinity": _ON_NODES,
+    "worker_selector": _ON_NODES,
+    "gpu_selector": "write nodes: [id, …] in the profile, and devices: [id, …] in its accelerators",
+    "anti_affinity": "write max_per_node: 1, and spread_zones: true",
+    "antiaffinity": "write max_per_node: 1, and spread_zones: true",
+    "topologyspreadconstraints": "write spread_zones: true; replicas keep apart by themselves",
+    "gpu_memory_utilization": "give it in args, and write claim: … in accelerators to share a device",
     "evict_costs": _BY_DEVICES,
     "persistent": "write replicas: {min: 1}, and a priority",
     "preload": "write replicas: {min: 1}",
@@ -259,7 +272,8 @@ _ELSEWHERE = {
 """Fields of a model in other systems, and what says the same here."""
 
 _OF_A_FLEET = {
-    **dict.fromkeys(("groups", "matrix", "routing"), _BY_DEVICES),
+    "groups": _KEEPS_APART,
+    **dict.fromkeys(("matrix", "routing"), _BY_DEVICES),
     **dict.fromkeys(("endpoints", "peers", "external_providers"), _ONLY_OURS),
     **dict.fromkeys(("model_list", "litellm_settings"), "`llmgw import litellm` reads such a file"),
     **dict.fromkeys(("servingenginespec", "modelspec"), "`llmgw import production-stack` reads such a file"),

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from llmgw.checking.names import unusable
 from llmgw.checking.secrets import is_secret
 from llmgw.importing.account import Account
-from llmgw.importing.draft import CatalogDraft, ModelDraft
+from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft
+from llmgw.importing.spreading import claim_of, share_of
 from llmgw.problems import Problem, quoted
 from llmgw.validation import check
 
@@ -46,7 +47,7 @@ def _named(models: Sequence[ModelDraft], account: Account) -> Iterator[_Named]:
     """Models whose names can be used. A name that two claim stays with the first; models come before aliases."""
     owners: dict[str, str] = {}
     kept: list[ModelDraft] = []
-    for model in (_closed(_called(model, account), account) for model in models):
+    for model in (_closed(_shared(_called(model, account), account), account) for model in models):
         why = _why_not(model.name, owners)
         if why is not None:
             account.drop(model.at, f"the model cannot be called {quoted(model.name)}: {why}")
@@ -76,6 +77,23 @@ def _called(model: ModelDraft, account: Account) -> ModelDraft:
         return model
     account.change(model.at, f"called {quoted(usable)}: {why}", quoted(model.name))
     return replace(model, name=usable)
+
+
+def _shared(model: ModelDraft, account: Account) -> ModelDraft:
+    """Profiles whose engine is left a share of its devices claim that, so that others may have the rest."""
+    return replace(model, profiles=tuple(_claiming(profile, account) for profile in model.profiles))
+
+
+def _claiming(profile: ProfileDraft, account: Account) -> ProfileDraft:
+    devices, share = profile.devices, share_of(profile.engine, profile.args)
+    if devices is None or share is None:
+        return profile
+    if devices.memory is None:
+        account.assume(profile.at, f"whole devices, though it takes {share:.0%} of each: write `claim` to share them")
+        return profile
+    claim = claim_of(share, devices.memory)
+    account.assume(profile.at, f"a claim of {claim}, {share:.0%} of each device: others may have the rest")
+    return replace(profile, devices=replace(devices, claim=claim))
 
 
 def _closed(model: ModelDraft, account: Account) -> ModelDraft:

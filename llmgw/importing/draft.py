@@ -20,9 +20,10 @@ class Devices:
     count: int
     kind: str | None = None
     memory: str | None = None
+    claim: str | None = None
 
     def plain(self) -> dict[str, object]:
-        return _given(count=self.count, kind=self.kind, memory=self.memory)
+        return _given(count=self.count, kind=self.kind, memory=self.memory, claim=self.claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class ProfileDraft:
     secrets: Mapping[str, str] = field(default_factory=dict)
     devices: Devices | None = None
     host_memory: str | None = None
+    nodes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    prefer_labels: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
     image: str | None = None
     weight: int | None = None
@@ -63,6 +67,9 @@ class ProfileDraft:
                 secrets=dict(self.secrets),
                 accelerators=[self.devices.plain()] if self.devices else [],
                 host_memory=self.host_memory,
+                nodes=list(self.nodes),
+                labels=dict(self.labels),
+                prefer_labels=dict(self.prefer_labels),
                 weights=self.weights,
                 image=self.image,
                 weight=self.weight,
@@ -95,6 +102,8 @@ class ModelDraft:
     most: int = 1
     priority: int | None = None
     idle_timeout_s: float | None = None
+    group: str | None = None
+    """Keeps apart from other models of this group."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self, aliases: tuple[str, ...]) -> dict[str, object]:
@@ -103,7 +112,12 @@ class ModelDraft:
             "name": self.name,
             **_given(aliases=list(aliases)),
             **({} if replicas == 1 else {"replicas": replicas}),
-            **_given(priority=self.priority, idle_timeout_s=self.idle_timeout_s, metadata=dict(self.metadata)),
+            **_given(
+                priority=self.priority,
+                exclusive_group=self.group,
+                idle_timeout_s=self.idle_timeout_s,
+                metadata=dict(self.metadata),
+            ),
             "profiles": [profile.plain(name) for name, profile in zip(self._names(), self.profiles, strict=True)],
         }
 

@@ -1,4 +1,4 @@
-"""How many devices an engine's own arguments spread it over."""
+"""How many devices an engine's own arguments spread it over, and how much of each they leave to it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from math import prod
 from llmgw.checking.launches import flag_of
 from llmgw.engines import EngineRow
 from llmgw.importing.commands import options
+from llmgw.memory import parse_mib
 
 _SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
     "vllm": (
@@ -41,3 +42,22 @@ def _llama_devices(given: Mapping[str, str]) -> int:
         return 0
     split = given.get("-ts") or given.get("--tensor-split") or "1"
     return min(max(1, len([share for share in re.split("[,/]", split) if share.strip() not in ("", "0")])), 1024)
+
+
+_SHARE_FLAGS: Mapping[str, str] = {"vllm": "--gpu-memory-utilization", "sglang": "--mem-fraction-static"}
+MOST_SHARE = 0.5
+"""With more of a device nothing else fits beside it: such an engine has it alone."""
+
+
+def share_of(engine: str, args: Sequence[str]) -> float | None:
+    """The share of each device's memory that the arguments leave to the engine, where another fits beside it."""
+    flag = _SHARE_FLAGS.get(engine)
+    values = [option.value for option in options(args) if option.flag == flag]
+    if not values or re.fullmatch(r"0?\.[0-9]{1,4}", values[-1]) is None:
+        return None
+    return share if 0 < (share := float(values[-1])) <= MOST_SHARE else None
+
+
+def claim_of(share: float, memory: str) -> str:
+    """A share of a size of memory, as the catalog writes it."""
+    return f"{max(1, round(share * parse_mib(memory)))}MiB"

@@ -6,14 +6,26 @@ it never decides anything. What is being released counts as free, and its node i
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from llmgw.ids import DeviceId, ModelName, NodeId
+from llmgw.memo import Latest
 from llmgw.placing.holding import Holding
 from llmgw.placing.layout import Bank, Layout, Left, aligned_groups
 from llmgw.placing.need import Need, Site, Slot
 
 Place = tuple[int, int]
 """A device of a node: bank, and place in it."""
+
+
+Sorts = tuple[Bank, ...]
+_SORTS: Latest[NodeId, Sorts] = Latest(20_000)
+
+
+@lru_cache(maxsize=1024)
+def _alike(sorts: Sorts) -> Sorts:
+    """One value for all that are equal, as a rule."""
+    return sorts
 
 
 class Room:
@@ -72,15 +84,15 @@ class Yard:
     # --- building ---
 
     def _build(self) -> None:
-        known: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        known: dict[object, tuple[int, tuple[tuple[int, ...], ...], Sorts]] = {}
         by_layout: dict[Layout, int] = {}
         for site in self.sites:
             labels = frozenset(site.labels.items()) & self._labels if self._labels else frozenset()
-            sorts = tuple(self._sort(slot) for slot in site.slots)
-            key = (site.pool, labels, sorts)
+            sorts = self._sorts(site)
+            key = (site.pool, labels, id(sorts))  # to hash ten sorts of each node would cost more than all the rest
             found = known.get(key)
             if found is None:
-                found = known[key] = self._layout(site, labels, sorts, by_layout)
+                found = known[key] = *self._layout(site, labels, sorts, by_layout), sorts
             self.layout_of.append(found[0])
             self.layout_sizes[found[0]] += 1
             self.bank_slots.append(found[1])
@@ -88,6 +100,12 @@ class Yard:
         self.room_of = [-1] * len(self.sites)
         for i in range(len(self.sites)):
             self.settle(i)
+
+    def _sorts(self, site: Site) -> Sorts:
+        """The sorts of a site's devices; those of nodes whose devices are as before are known."""
+        if self._lists:
+            return tuple(self._sort(slot) for slot in site.slots)
+        return _SORTS.get(site.id, (site.slots,), lambda: _alike(tuple(self._sort(slot) for slot in site.slots)))
 
     def _sort(self, slot: Slot) -> Bank:
         listed = frozenset(names for names in self._lists if slot.id in names) if self._lists else frozenset()

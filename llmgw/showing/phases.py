@@ -8,6 +8,7 @@ from llmgw import holding, members
 from llmgw.demand import desired
 from llmgw.ids import ModelName, RouterId
 from llmgw.launches import fingerprints
+from llmgw.memo import Latest
 from llmgw.recent import Recent
 from llmgw.sentences import counted, names_shown
 from llmgw.world import Assignment, SilenceLevel, World
@@ -77,8 +78,9 @@ def is_moving(world: World, now_s: float) -> bool:
     lacking = (world.waiting.get(f"model/{name}") for name in lacking_models(world, now_s))
     if any(waiting is None or waiting.code not in LASTING for waiting in lacking):
         return True
-    under_way = any(_is_under_way(world, a) for a in world.assignments.values())
-    return under_way or any(world.outbox.values()) or bool(routers_behind(world))
+    published = world.table.endpoints
+    unlike = [a for a in world.assignments.values() if a.stop is not None or a.replica not in published]
+    return any(_is_under_way(world, a) for a in unlike) or any(world.outbox.values()) or bool(routers_behind(world))
 
 
 def _is_under_way(world: World, assignment: Assignment) -> bool:
@@ -117,8 +119,19 @@ def lacking_models(world: World, now_s: float) -> frozenset[ModelName]:
     """Models with fewer published replicas than are wanted."""
     if world.catalog is None:
         return frozenset()
-    ready = Counter(e.models[0] for e in world.table.endpoints.values() if e.models)
+    ready = _published(world)
     return frozenset(m.name for m in world.catalog.models if ready[m.name] < desired(world, m, now_s))
+
+
+_PUBLISHED: Latest[str, Counter[str]] = Latest(64)
+
+
+def _published(world: World) -> Counter[str]:
+    """Endpoints per model."""
+    endpoints = world.table.endpoints
+    return _PUBLISHED.get(
+        world.fleet, (endpoints,), lambda: Counter(e.models[0] for e in endpoints.values() if e.models)
+    )
 
 
 def rolling_models(world: World) -> frozenset[ModelName]:

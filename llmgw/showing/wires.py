@@ -1,4 +1,6 @@
-"""The two pages the plane itself reads by query: the whole router table, and whom to observe. Exact wire values."""
+"""What the plane itself reads by query: the whole router table, and whom to observe. Exact wire values."""
+
+import zlib
 
 from llmgw import members
 from llmgw.catalog import Policy
@@ -8,6 +10,10 @@ from llmgw.wire import Endpoint, TableModel, Token
 from llmgw.world import World
 
 TargetsPage = Targets
+
+
+MAX_PACKED_BYTES = 1 << 20
+"""A payload may have 2 MiB. 8,000 endpoints are less than 100 KB."""
 
 
 class EndpointsPage(View):
@@ -39,6 +45,22 @@ def endpoints(world: World, page: int = 0, page_size: int = PAGE_SIZE) -> Endpoi
         total=len(items),
         next_page=cut.next_page,
     )
+
+
+def packed_table(world: World, most_bytes: int = MAX_PACKED_BYTES) -> bytes:
+    """The whole table as one `EndpointsPage`, JSON in zlib: of one revision, however fast they follow each other, and
+    dumped once. Empty where it is larger than `most_bytes`: then it is read page by page."""
+    table = world.table
+    whole = EndpointsPage(
+        revision=world.table_revision,
+        digest=table.digest,
+        token=Token(installation=world.installation, fleet=world.fleet, epoch=world.epoch, seq=world.seq),
+        models=tuple(m for _, m in sorted(table.models.items())),
+        endpoints=tuple(e for _, e in sorted(table.endpoints.items())),
+        total=len(table.models) + len(table.endpoints),
+    )
+    packed = zlib.compress(whole.model_dump_json(exclude_defaults=True).encode(), 1)
+    return packed if len(packed) <= most_bytes else b""
 
 
 def targets(world: World, revision: int, page: int = 0, page_size: int = PAGE_SIZE) -> TargetsPage:

@@ -6,6 +6,7 @@ answer), `slow` (a removed container is listed for half a second more). `calls` 
 """
 
 import contextlib
+import csv
 import json
 import os
 import signal
@@ -28,12 +29,20 @@ def run(folder: Path, words: list[str]) -> int:
     given: dict[str, list[str]] = {}
     while words[0].startswith("--"):
         flag = words.pop(0)
+        if flag == "--init":
+            continue
         assert flag in TAKES_VALUE, flag
         given.setdefault(flag, []).append(words.pop(0))
     (name,), image = given["--name"], words.pop(0)
     if (folder / f"{name}.json").exists():
         print(f'docker: Conflict. The container name "/{name}" is already in use', file=sys.stderr)
         return 125
+    for mount in given.get("--mount", []):
+        (fields,) = csv.reader([mount])
+        source = next(field.removeprefix("source=") for field in fields if field.startswith("source="))
+        if not Path(source).exists():
+            print(f"docker: invalid mount config: bind source path does not exist: {source}", file=sys.stderr)
+            return 125
     if image not in PROGRAMS:
         print(f"Unable to find image '{image}' locally\ndocker: pull access denied", file=sys.stderr)
         return 125
@@ -107,6 +116,7 @@ def inspect(folder: Path, words: list[str]) -> int:
             missing = 1
             continue
         state = {"Status": box["status"], "Pid": box.get("pid", 0), "ExitCode": box.get("code", 0)}
+        state["OOMKilled"] = (folder / "oom").exists() and box.get("code") == 137
         rows.append({"Name": f"/{name}", "State": state, "Config": {"Labels": box["labels"]}})
     print(json.dumps(rows))
     return missing

@@ -16,6 +16,7 @@ import pytest
 from agent.containers import Mount, ToolFailed, container_name, numbered_anew, parse_inspect, run_invocation
 from agent.launch import Invocation
 from agent.ledger import Record
+from agent.mounts import mounts_for, really_at
 from llmgw.ids import DeviceId, NodeId, ReplicaId
 from llmgw.wire import ContainerSpec, Device, LaunchSpec, Mark, Outcome, RefusalCode
 from tests.agent import fake_containers
@@ -218,6 +219,57 @@ async def test_secrets_are_in_no_command_line_and_in_no_label(agent: Agent, dock
     assert not any(name.startswith("LLMGW_SECRET") for name in inside), "nothing else of the agent's goes in"
 
 
+async def test_a_secret_whose_value_the_client_would_show_is_a_refusal_and_starts_nothing(
+    agent: Agent, docker: Docker
+) -> None:
+    launch = contained().model_copy(update={"secret_env": {"DOCKER_TOKEN": "pass-phrase", "HOMEPAGE": "pass-phrase"}})
+    await agent.send(1, start("m-1", launch))
+    row = await agent.row("m-1", "failed")
+    assert row.reason.startswith("secrets as DOCKER_TOKEN would be seen")
+    assert docker.names() == []
+
+
+async def test_weights_and_the_hubs_cache_are_where_the_node_has_them(tmp_path: Path, docker: Docker) -> None:
+    """A snapshot is a folder of links: the container sees what they lead to, and fetches into the node's cache."""
+    root = tmp_path / "weights, all"
+    blobs, snapshot = tmp_path / "else/m/blobs", tmp_path / "else/m/snapshots/1"
+    for folder in (root, blobs, snapshot):
+        folder.mkdir(parents=True)
+    (blobs / "b").write_bytes(b"weights")
+    (snapshot / "model.gguf").symlink_to("../../blobs/b")
+    (tmp_path / "current").symlink_to(snapshot)
+    flags = ("--container-tool", str(docker.tool), "--weights-root", str(root))
+    async with agent_in(tmp_path, *flags) as agent:
+        source = {"weights": f"file://{tmp_path / 'current'}", "env": {"WEIGHTS": "${llmgw:weights}"}}
+        launch = contained().model_copy(update=source)
+        await agent.send(1, start("m-1", launch))
+        await agent.row("m-1", "ready")
+        (run,) = docker.calls("run")
+        mounts = [run[at + 1] for at, word in enumerate(run) if word == "--mount"]
+        assert mounts == [
+            f'type=bind,"source={root}","target={root}"',
+            f"type=bind,source={snapshot},target={snapshot},readonly",
+            f"type=bind,source={blobs},target={blobs},readonly",
+        ]
+        inside = docker.box()["env"]
+        assert inside["WEIGHTS"] == str(snapshot), "where the links are right"
+        assert inside["HF_HUB_CACHE"] == str(root)
+        assert not inside.keys() & {"LLMGW_AGENT_WEIGHTS_ROOT", "LLMGW_TOKENS", "USER", "LOGNAME"}
+        assert "--init" in run
+        assert run[run.index("--network") + 1] == "host"
+        await agent.send(2, stop("m-1"))
+        await agent.without("m-1")
+
+
+async def test_a_container_that_the_kernel_ended_for_want_of_memory_says_so(agent: Agent, docker: Docker) -> None:
+    (docker.folder / "oom").touch()
+    await agent.send(1, start("m-1", contained()))
+    row = await agent.row("m-1", "ready")
+    os.kill(docker.box()["pid"], signal.SIGKILL)
+    row = await agent.row("m-1", "failed")
+    assert (row.exit_code, "out of memory" in row.reason) == (137, True)
+
+
 async def test_a_node_without_a_tool_refuses_containers(tmp_path: Path) -> None:
     async with agent_in(tmp_path, "--container-tool", "none") as agent:
         refusal = (await agent.send(1, start("m-1", contained()))).results[0].refusal
@@ -237,6 +289,21 @@ async def test_a_start_interrupted_before_the_container_was_made_goes_on(agent: 
     (docker.folder / "down").unlink()
     await agent.send(3, start("m-1", contained(), attempt=2))
     await agent.row("m-1", "ready")
+
+
+def test_a_file_of_weights_comes_with_its_shards_and_nothing_else_of_its_folder(tmp_path: Path) -> None:
+    shards = [tmp_path / f"m-0000{n}-of-00002.gguf" for n in (1, 2)]
+    (tmp_path / "blob").write_bytes(b"x")
+    for shard in shards:
+        shard.symlink_to("blob")
+    (tmp_path / "private").write_text("not for engines")
+    (tmp_path / "linked").symlink_to(tmp_path)
+    first = really_at(tmp_path / "linked" / shards[0].name)
+    assert first == shards[0], "the name counts the shards; the folder is the real one"
+    assert mounts_for(str(first), None) == tuple(Mount(str(shard)) for shard in shards)
+    assert mounts_for(str(first), tmp_path) == (Mount(str(tmp_path), writable=True),), "the root holds them"
+    for nowhere in ("", "org/repo", str(tmp_path / "gone")):
+        assert mounts_for(nowhere, None) == ()
 
 
 # --- pure ----------------------------------------------------------------------------------------------------------
@@ -284,6 +351,9 @@ def test_a_container_is_shown_the_devices_it_claims_and_no_other(
     assert "type=bind,source=/m,target=/m,readonly" in made.argv
     assert "HOME=/h" in made.argv, "the client reads its own HOME"
     assert made.env == {"PATH": "/bin", "TOKEN": "t"}
+    assert ("--init" in made.argv) is (tool == "docker"), "podman's is a package that may be missing"
+    given = any(one.vendor == "nvidia" for one, _ in devices)
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in made.argv) is not given, "an image asks for all devices"
 
 
 def test_numbers_begin_anew_within_a_container() -> None:

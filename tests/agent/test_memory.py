@@ -178,3 +178,36 @@ def test_a_device_is_free_when_its_memory_is_as_before_the_engine(
 
 def test_a_part_of_a_device_is_proven_by_its_processes_alone() -> None:
     assert why_not_free((DeviceClaim(device=DeviceId("g"), memory_mib=1000),), {}, known(Figures(50000))) == ""
+
+
+@pytest.mark.parametrize(
+    ("unseen", "pids", "reason"),
+    [
+        ({71: 900}, {71}, "g: 900 MiB have not come back; held by pid 71, which this system no longer knows"),
+        ({71: None}, {71}, "g: memory has not come back; held by pid 71, which this system no longer knows"),
+        ({71: 900, 72: 50}, {71, 72, 73}, "g: 950 MiB have not come back; held by pid 71, 72, which"),
+        ({71: 900}, {99}, ""),
+        ({}, {71}, ""),
+    ],
+    ids=["held", "of unknown size", "by children too", "another's", "come back"],
+)
+def test_a_part_of_a_device_is_not_free_while_the_tool_lists_its_dead_on_it(
+    unseen: dict[int, int | None], pids: set[int], reason: str
+) -> None:
+    figures = Figures(used_mib=50000, unseen_mib=unseen)
+    now = Known(meters={DeviceId("g"): figures})
+    said = why_not_free((DeviceClaim(device=DeviceId("g"), memory_mib=1000),), {}, now, frozenset(pids))
+    assert said.startswith(reason)
+    assert bool(said) is bool(reason)
+
+
+async def test_the_dead_of_a_shared_device_quarantine_it_until_the_driver_lets_go(agent: Agent, meter: Meter) -> None:
+    part = DeviceClaim(device=DeviceId(ONE), memory_mib=8000)
+    wanted = start("m-1", holding(meter, "--keep-memory"))
+    await agent.send(1, wanted.model_copy(update={"claims": (part,)}))
+    row = await agent.row("m-1", "ready")
+    await agent.send(2, stop("m-1"))
+    report = await agent.report(lambda r: ONE in r.quarantined)
+    assert f"held by pid {row.pid}, which this system no longer knows" in report.quarantined[DeviceId(ONE)]
+    meter.let_go(ONE)
+    assert (await agent.without("m-1")).quarantined == {}

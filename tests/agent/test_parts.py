@@ -186,6 +186,21 @@ def test_ports_rotate_and_rest_until_released_or_an_hour_has_passed(first_port: 
     ports.give_back([one, two, three])
 
 
+def test_extra_ports_are_let_go_with_the_first_one_also_by_a_later_agent(first_port: int) -> None:
+    ports = Ports(first_port, first_port + 2)
+    first, second, other = ports.take(3, 0.0)
+    ports.rest([first, second], 0.0)
+    ports.rest([other], 0.0)
+    later = Ports(first_port, first_port + 2)
+    later.restore(ports.resting, ports.companions)
+    later.release([second])
+    assert second not in later.resting, "named itself"
+    later.restore(ports.resting, ports.companions)
+    later.release([first])
+    assert set(later.resting) == {other}
+    assert later.companions == {}
+
+
 def test_a_port_that_somebody_else_has_is_passed_over_and_ours_is_bound_until_handed_over(first_port: int) -> None:
     ports = Ports(first_port, first_port + 1)
     with socket.socket() as other:

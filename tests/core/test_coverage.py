@@ -40,6 +40,13 @@ EXPRESSED = {
     "aliases": of_model("aliases: [chat, 'org/x:1']"),
     "names of any letters": "models: [{name: 'Org/模型:7b.Q4', profiles: [{name: p, engine: stub}]}]",
     "devices by count, kind and memory": of_profile("accelerators: [{count: 2, kind: h100, memory: 80GB}, {count: 1}]"),
+    "fractions of a device": of_profile("accelerators: [{count: 1, memory: 80GB, claim: 20GiB}]"),
+    "nodes and devices to run on": of_profile(
+        "nodes: [n1, n2], labels: {rack: a}, prefer_labels: {disk: nvme}, "
+        "accelerators: [{count: 2, aligned: true, devices: [GPU-1, GPU-2]}]"
+    ),
+    "replicas that keep apart": of_model("replicas: 3, max_per_node: 1, spread_zones: true"),
+    "models that never share a node": of_model("exclusive_group: one-at-a-time"),
     "tensor and pipeline parallel": of_profile('args: ["-tp", "2", "-pp", "2"], accelerators: [{count: 4}]'),
     "bounds of replicas": of_model("replicas: {min: 1, max: 4}"),
     "scale to zero and wake": of_model("replicas: {min: 0}, idle_timeout_s: 600"),
@@ -60,7 +67,7 @@ REFUSED = {
     "two spellings of an option": (of_profile('args: ["--served_model_name=x"]'), "args[0]", "--served-model-name"),
     "alias with parameters": (of_model("aliases: [{name: x, temperature: 0}]"), "aliases[0]", "text"),
     "devices pinned by UUID or index": (of_profile("env: {CUDA_VISIBLE_DEVICES: GPU-1}"), "env", "the plane chooses"),
-    "fractions of a device": (of_profile("accelerators: [{count: 0.5}]"), "count", "whole number"),
+    "halves of devices": (of_profile("accelerators: [{count: 0.5}]"), "count", "whole number"),
     "several nodes for one replica": (of_profile("num_nodes: 2"), "num_nodes", "a replica is on one node"),
     "roles of prefill and decode": (of_profile("role: prefill"), "role", "prefill and decode"),
     "replicas by load or schedule": (
@@ -68,7 +75,7 @@ REFUSED = {
         "target_requests",
         "neither load nor schedule",
     ),
-    "exclusion, co-residence, eviction cost": ("groups: []\n" + of_model("priority: 1"), "groups", "side by side"),
+    "co-residence, eviction cost": ("matrix: {}\n" + of_model("priority: 1"), "matrix", "side by side"),
     "adapters sharing a base": (of_model("adapters: [{name: a}]"), "adapters", "an engine loads them by its args"),
     "fixed port": (of_profile('args: ["--port", "8000"]'), "args[0]", "the node picks the port"),
     "outside endpoints": ("endpoints: []\n" + of_model("priority: 1"), "endpoints", "what the plane starts"),

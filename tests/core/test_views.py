@@ -1,6 +1,7 @@
 """Views: pages stay small however large the fleet, nothing is left out or told twice, phases follow their rules."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -132,6 +133,21 @@ def test_pages_of_a_large_fleet_are_small_and_complete(large: World, name: str) 
     assert len(told) == total
     assert told == sorted(told, key=lambda item: (fields.index(item[0]), item[1]))
     assert len(set(told)) == total
+
+
+def test_the_table_in_one_piece_is_the_pages_together_and_small(large: World) -> None:
+    whole = views.EndpointsPage.model_validate_json(zlib.decompress(packed := views.packed_table(large)))
+    assert len(packed) <= 256 * 1024
+    parts = list(pages(views.endpoints, large))
+    assert whole.models == tuple(m for part in parts for m in part.models)
+    assert whole.endpoints == tuple(e for part in parts for e in part.endpoints)
+    assert (whole.revision, whole.digest, whole.token) == (parts[0].revision, parts[0].digest, parts[0].token)
+
+
+def test_a_table_too_large_for_one_piece_is_left_to_the_pages(large: World) -> None:
+    size = len(views.packed_table(large))
+    assert views.packed_table(large, size) != b""
+    assert views.packed_table(large, size - 1) == b""
 
 
 def test_the_status_and_details_of_a_large_fleet_are_small(large: World) -> None:

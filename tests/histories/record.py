@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from activities import pool
@@ -28,6 +27,7 @@ from sim.router import SimRouter
 from workers.control import make_worker
 from workers.settings import WorkerSettings
 from workflows.client import Fleet
+from workflows.converting import data_converter
 from workflows.ensure import ensure
 
 FOLDER = Path(__file__).parent
@@ -121,12 +121,12 @@ async def record(client: Client, name: str, scene: Scene, max_history: int) -> s
 async def main() -> None:
     environment = await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(Path(sys.executable).parent / "temporal"),
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         dev_server_log_level="error",
     )
     pool.identity = lambda: "recorder:1"  # the name of this machine is nobody's business
     address = environment.client.service_client.config.target_host
-    client = await Client.connect(address, data_converter=pydantic_data_converter, identity="recorder")
+    client = await Client.connect(address, data_converter=data_converter, identity="recorder")
     for name, (scene, max_history) in SCENES.items():
         text = await record(client, name, scene, max_history)
         (FOLDER / f"{name}.json").write_text(text)

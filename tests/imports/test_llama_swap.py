@@ -265,3 +265,29 @@ def test_a_secret_that_an_environment_names_is_never_a_mark() -> None:
     [model] = models(found).values()
     assert "FILL-IN" not in str(model)
     assert model["profiles"][0]["secrets"] == {"LLAMA_API_KEY": "llama-api-key"}
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+SERVERS = "{a: {cmd: llama-server -m /a}, b: {cmd: llama-server -m /b}, c: {cmd: llama-server -m /c}}"
+IN_PLACES = {"as they were": "groups: %s", "as they are": "routing: {router: {use: group, settings: {groups: %s}}}"}
+
+
+@pytest.mark.parametrize("place", IN_PLACES)
+def test_members_of_a_group_that_swaps_keep_apart(place: str) -> None:
+    groups = "{big one: {members: [a, b, nobody]}, side: {swap: false, members: [c]}}"
+    found = of("llama-swap", f"models: {SERVERS}\n{IN_PLACES[place] % groups}")
+    assert {name: m.get("exclusive_group") for name, m in models(found).items()} == {
+        "a": "big-one",
+        "b": "big-one",
+        "c": None,
+    }
+    assert lost(found, "there is no model of that name")
+    assert changed(found, "side.members", "it runs beside the others where there are devices")
+
+
+def test_what_a_group_does_to_others_is_told_as_lost() -> None:
+    groups = "{g: {swap: true, exclusive: true, persistent: true, members: [a, b]}}"
+    found = of("llama-swap", f"models: {SERVERS}\ngroups: {groups}")
+    assert lost(found, "groups.g.exclusive")
+    assert lost(found, "groups.g.persistent", "replicas: {min: 1}")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from activities.outward import Callers
@@ -21,6 +20,7 @@ from workers.control import make_worker
 from workers.settings import WorkerSettings
 from workflows import names
 from workflows.client import Fleet
+from workflows.converting import data_converter
 from workflows.ensure import ensure
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
@@ -38,7 +38,7 @@ def server() -> Iterator[Server]:
     environment = loop.run_until_complete(
         WorkflowEnvironment.start_local(
             dev_server_existing_path=str(TEMPORAL),
-            data_converter=pydantic_data_converter,
+            data_converter=data_converter,
             dev_server_log_level="error",
             search_attributes=[
                 SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE),
@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> Client:
-    return await Client.connect(server.address, data_converter=pydantic_data_converter)
+    return await Client.connect(server.address, data_converter=data_converter)
 
 
 @asynccontextmanager

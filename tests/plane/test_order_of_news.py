@@ -6,7 +6,6 @@ import uuid
 from functools import partial
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from bench.fleet.skins import FleetSkin, serving
@@ -14,6 +13,7 @@ from llmgw.ids import NodeId, RouterId
 from sim.node import SimNode, devices
 from sim.router import SimRouter
 from workers.control import runner
+from workflows.converting import data_converter
 from workflows.guard import GuardInterceptor
 from workflows.news import News
 from workflows.reconcile import ReconcileWorkflow
@@ -63,7 +63,7 @@ async def test_bursts_of_signals_replay(client: Client) -> None:
     )
     replayer = Replayer(
         workflows=[ReconcileWorkflow],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=runner(),
         interceptors=[GuardInterceptor()],
     )

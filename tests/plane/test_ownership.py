@@ -17,7 +17,6 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from activities.plan import Planner
@@ -30,6 +29,7 @@ from sim.router import SimRouter
 from tests.plane.conftest import TEMPORAL, working
 from workflows import names
 from workflows.client import Fleet
+from workflows.converting import data_converter
 from workflows.ensure import ensure
 from workflows.fleet_state import FleetState
 
@@ -153,7 +153,7 @@ async def test_a_plane_that_lost_its_database_adopts_what_runs(client: Client, s
     before = scene.running
     environment = await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(TEMPORAL),
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         dev_server_log_level="error",
     )
     async with environment, working(environment.client, name, now_s=1_900_000_000) as fleet:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from workers.control import runner
+from workflows.converting import data_converter
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
 
@@ -30,7 +30,7 @@ def _history(path: Path) -> WorkflowHistory:
 async def test_a_recorded_history_replays(path: Path) -> None:
     replayer = Replayer(
         workflows=[ReconcileWorkflow],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=runner(),
         interceptors=[GuardInterceptor()],
     )

@@ -11,7 +11,6 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RawValue
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from llmgw.plan import Judgement
@@ -19,6 +18,7 @@ from tests.plane.conftest import working
 from workers.control import runner
 from workflows import names
 from workflows.client import Fleet
+from workflows.converting import data_converter
 from workflows.ensure import FleetEndedError, ensure
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
@@ -116,7 +116,7 @@ async def test_a_flood_of_signals_across_continue_as_new_loses_nothing(client: C
 async def test_updates_that_never_cease_do_not_keep_a_run_from_going_on_in_a_new_one(client: Client) -> None:
     replayer = Replayer(
         workflows=[ReconcileWorkflow],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=runner(),
         interceptors=[GuardInterceptor()],
     )

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientPayloadError, web
@@ -346,6 +347,30 @@ async def test_clients_need_a_key_where_keys_are_set_and_it_goes_no_further(tmp_
         async with rig.client.get(rig.url + "/v1/models", headers=headers) as response:
             assert [entry["id"] for entry in (await response.json())["data"]] == ["m"]
     assert "Authorization" not in engine.seen[0].headers
+
+
+NAMES = ("m", "chat", "org/m-8b:latest", "ü", "a b")
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_each_listed_name_can_be_asked_for_by_itself(rig: Rig, engine: Engine, name: str) -> None:
+    """As it is, or with every character escaped, as clients of OpenAI's library send it."""
+    await rig.serve((model("m", *NAMES[1:]), model("z", state=ModelState.ASLEEP)), (engine.endpoint("m", *NAMES[1:]),))
+    async with rig.client.get(rig.url + "/v1/models") as response:
+        entries = {entry["id"]: entry for entry in (await response.json())["data"]}
+    for escaped in (quote(name, safe="/:"), quote(name, safe="")):
+        url = URL(f"{rig.url}/v1/models/{escaped}", encoded=True)
+        async with rig.client.get(url) as response:
+            assert response.status == 200
+            assert await response.json() == entries[name]
+            assert response.content_type == "application/json"
+
+
+async def test_a_name_that_is_not_listed_is_told_as_openai_does(rig: Rig, engine: Engine) -> None:
+    await rig.serve((model("m"),), (engine.endpoint(),))
+    async with rig.client.get(rig.url + "/v1/models/nope") as response:
+        assert response.status == 404
+        assert (await response.json())["error"]["code"] == "model_not_found"
 
 
 async def test_models_and_aliases_are_listed_with_their_state(rig: Rig, engine: Engine) -> None:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
-from llmgw.importing.draft import FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, to_fill_in
+from llmgw.importing.draft import FILL_IN, CatalogDraft, ModelDraft, ProfileDraft, identifier, to_fill_in
 from llmgw.importing.kubernetes import image_named
 from llmgw.importing.launching import Launch, launch_of, source_of
+from llmgw.importing.places import THE_LABELS, THE_NODES
 from llmgw.problems import quoted
 
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llama.cpp"}
@@ -17,8 +18,6 @@ SPEC: Mapping[str, str] = {
     "gpu_filters": "profiles ask for devices by kind and memory, not by vendor or compute capability",
     "backend_version": "install that version on the nodes, name its `image`, or make an engine of your own of it",
     "run_command": "write it as a command, with ${llmgw:port}",
-    "gpu_selector": PLANE_PLACES,
-    "worker_selector": "a pool of nodes is chosen by `pool`",
     "placement_strategy": PLANE_PLACES,
     "cpu_offloading": PLANE_PLACES,
     "distributed_inference_across_workers": "a replica's devices are on one node",
@@ -117,9 +116,37 @@ def _profile(spec: Part, whys: list[str]) -> Iterator[ProfileDraft]:
         env=launch.env,
         secrets=launch.secrets,
         devices=launch.devices(None),
+        nodes=_workers(spec),
+        labels=_labels(spec),
         weights=launch.weights,
         image=image_named(spec, "image_name"),
     )
+
+
+def _labels(spec: Part) -> dict[str, str]:
+    """`worker_selector`: labels that a worker has."""
+    found = {item.key: text for item in spec.part("worker_selector").items() if (text := item.as_text()) is not None}
+    if found:
+        spec.account.assume(spec.at, THE_LABELS)
+    return found
+
+
+def _workers(spec: Part) -> tuple[str, ...]:
+    """`gpu_selector`: devices named `WORKER:TYPE:INDEX`. On these workers only; which of their devices, the plane
+    chooses."""
+    selector = spec.part("gpu_selector")
+    names: dict[str, None] = {}
+    for text, at in selector.texts("gpu_ids"):
+        worker = text.split(":")[0]
+        if text.count(":") != 2 or identifier(worker) != worker:
+            spec.account.uncarry(at)
+            spec.account.lose(at, "it is not WORKER:TYPE:INDEX")
+            continue
+        names[worker] = None
+        spec.account.change(at, "the plane chooses the devices of that node")
+    if names:
+        spec.account.assume(spec.at, f"{', '.join(map(quoted, list(names)[:8]))}: {THE_NODES}")
+    return tuple(names)
 
 
 def _launched(spec: Part) -> tuple[Launch | None, str]:
@@ -220,6 +247,8 @@ def _deployed(entry: Part) -> Iterator[ModelDraft]:
         env=launch.env,
         secrets=launch.secrets,
         devices=launch.devices(None if each is None else min(each, 1024)),
+        nodes=_workers(entry),
+        labels=_labels(entry),
         weights=launch.weights,
         image=image_named(entry, "image_name"),
     )

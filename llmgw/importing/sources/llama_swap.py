@@ -35,7 +35,6 @@ NOT_CARRIED: Mapping[str, str] = {
     "startPort": "each agent picks ports from a range of its own (--port-range)",
     "profiles": "a profile of llama-swap chooses among models; " + BY_DEVICES,
     "selectors": "a name that stands for several models cannot be expressed: give an alias to one of them",
-    "groups": BY_DEVICES,
     "matrix": BY_DEVICES,
     "peers": NOT_STARTED,
 }
@@ -65,6 +64,8 @@ class _Common:
     stop_limit_s: float | None
     preloaded: frozenset[str]
     priorities: Mapping[str, int]
+    groups: Mapping[str, str]
+    """By model: the group of those that run one at a time."""
 
 
 def reads(raw: Mapping[str, object]) -> bool:
@@ -112,7 +113,10 @@ def _common(document: Part) -> _Common:
         if name not in names:
             document.account.lose(at, "there is no model of that name")
     routing = document.part("routing")
-    routing.lose("router", BY_DEVICES)
+    settings = routing.part("router", "settings")
+    groups = {**_groups(document.part("groups"), names), **_groups(settings.part("groups"), names)}
+    settings.lose("matrix", BY_DEVICES)
+    routing.part("router").lose("use", BY_DEVICES)
     routing.part("scheduler").lose("use", BY_DEVICES)
     return _Common(
         Macros({}, {}).within(document.part("macros")),
@@ -121,7 +125,30 @@ def _common(document: Part) -> _Common:
         stop or None,
         frozenset(name for name, _ in preloaded),
         priorities,
+        groups,
     )
+
+
+def _groups(listed: Part, names: set[str]) -> dict[str, str]:
+    """Members of groups that swap, of which one runs at a time, as members of a group that keeps apart on each node."""
+    found: dict[str, str] = {}
+    for group in listed.items():
+        group.lose_each({"exclusive": BY_DEVICES, "persistent": "set its models' `replicas: {min: 1}` and a priority"})
+        swaps = group.switch("swap")
+        members = group.texts("members")
+        if group.has("swap") and not any(name in names for name, _ in members):
+            group.account.uncarry((*group.at, "swap"))
+            group.lose("swap", "it has no member that is a model of this file")
+        for name, at in members:
+            if name not in names:
+                group.account.uncarry(at)
+                group.account.lose(at, "there is no model of that name")
+            elif swaps is False:
+                group.account.uncarry(at)
+                group.account.change(at, "it runs beside the others where there are devices, as everything does")
+            else:
+                found[name] = identifier(group.key)
+    return found
 
 
 def _names(entry: Part) -> tuple[str, ...]:
@@ -246,6 +273,7 @@ def _drafted(entry: Part, common: _Common, macros: Macros, begun: Started, launc
         1,
         next((common.priorities[name] for name in names if name in common.priorities), None),
         _idle(entry, common, least),
+        next((common.groups[name] for name in names if name in common.groups), None),
         _metadata(entry, macros),
     )
 

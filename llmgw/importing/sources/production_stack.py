@@ -1,6 +1,7 @@
 """vLLM production-stack: the values of its Helm chart (`servingEngineSpec.modelSpec`)."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
@@ -15,6 +16,7 @@ from llmgw.importing.kubernetes import (
     secret_name,
 )
 from llmgw.importing.launching import Launch, launch_of, source_of, unfillable
+from llmgw.importing.places import places
 
 FLAGS: Mapping[str, str] = {
     "maxModelLen": "--max-model-len",
@@ -56,9 +58,6 @@ NOT_CARRIED: Mapping[str, str] = {
     "lmcacheConfig": "a shared cache, and roles of prefill and decode, cannot be expressed",
     "initContainer": "nothing runs before an engine",
     "sidecar": "nothing runs beside an engine",
-    "nodeSelectorTerms": "a pool of nodes is chosen by `pool`, and devices by kind and memory",
-    "nodeName": "a pool of nodes is chosen by `pool`, and devices by kind and memory",
-    "affinity": "a pool of nodes is chosen by `pool`, and devices by kind and memory",
     "tolerations": CLUSTER_ONLY,
     "podAnnotations": CLUSTER_ONLY,
     "annotations": CLUSTER_ONLY,
@@ -136,7 +135,8 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
     _features(launch, spec)
     _token(launch, spec)
     environment(launch, spec.part("env"))
-    count = _count(spec)
+    count, where = _count(spec), places(spec)
+    devices = _devices(launch, spec)
     profile = ProfileDraft(
         spec.at,
         title or "main",
@@ -144,8 +144,11 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
         args=tuple(launch.args),
         env=launch.env,
         secrets=launch.secrets,
-        devices=_devices(launch, spec),
+        devices=replace(devices, kind=where.kind) if devices and where.kind else devices,
         host_memory=host_memory(spec, "requestMemory"),
+        nodes=tuple(where.nodes),
+        labels=where.labels,
+        prefer_labels=where.prefers,
         weights=weights,
         image=image_named(spec, "repository", "tag") if spec.has("repository") else image_named(spec, "image"),
     )

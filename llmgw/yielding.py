@@ -1,0 +1,102 @@
+"""What sleeps early: an idle model that only a wish keeps up yields its place to one of its priority that lacks any.
+
+Only after `min_residence_s` with its place and its wish, and only where that makes room. Until routers have told that
+it is idle, they are asked to tell it sooner than for its own idle time. What is of a lower priority is displaced
+instead, idle or not (`llmgw.placing.displace`); what an operator scaled, or a minimum keeps up, never yields.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from llmgw import demand, waking
+from llmgw.catalog import Model, Profile
+from llmgw.draft import Draft
+from llmgw.ground import Ground
+from llmgw.ids import NodeId
+from llmgw.world import Assignment, World
+
+SOONEST_S = 1.0
+"""No router is asked to call an endpoint idle sooner."""
+
+
+def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Profile]) -> None:
+    """For `model`, which lacks a place: end the wishes of idle models whose places together would do, on one node."""
+    candidates = _candidates(draft, model)
+    if not candidates:
+        return
+    idle = demand.idle(draft.world)
+    for held in _by_node(candidates):
+        if not any(ground.makes_room(model, profile, held) for profile in profiles):
+            continue
+        draft.watched.update(a.model for a in held)
+        yields = [a for a in held if a.replica in idle and _has_resided(draft, a)]
+        if any(ground.makes_room(model, profile, yields) for profile in profiles):
+            _sleep(draft, model, _fewest(ground, model, profiles, yields))
+            return
+
+
+def watch_s(draft: Draft, model: Model) -> float | None:
+    """How long routers wait until they call the model idle; None: nobody has to watch."""
+    idle_s = waking.idle_after_s(draft.world, model, draft.now_s)
+    if idle_s is None or model.name not in draft.watched:
+        return idle_s
+    return min(idle_s, max(SOONEST_S, _min_residence_s(draft.world)))
+
+
+def _candidates(draft: Draft, model: Model) -> list[Assignment]:
+    """Replicas of other models of the same priority that nothing but a wish to wake keeps up."""
+    others = (draft.models.get(name) for name in draft.world.wishes.wakes if name != model.name)
+    names = {
+        other.name
+        for other in others
+        if other is not None
+        and other.priority == model.priority
+        and waking.idle_after_s(draft.world, other, draft.now_s) is not None
+    }
+    if not names:
+        return []
+    found = [a for name in names for a in draft.of_model(name) if a.stop is None and not a.unreadable]
+    return sorted(found, key=lambda a: a.replica)
+
+
+def _by_node(assignments: Sequence[Assignment]) -> list[list[Assignment]]:
+    """Those of each node, by its id."""
+    groups: defaultdict[NodeId, list[Assignment]] = defaultdict(list)
+    for assignment in assignments:
+        for part in assignment.parts:
+            groups[part.node].append(assignment)
+    return [groups[node] for node in sorted(groups)]
+
+
+def _has_resided(draft: Draft, assignment: Assignment) -> bool:
+    since_s = max(assignment.created_s, draft.world.wishes.wakes.get(assignment.model, 0.0))
+    until_s = since_s + _min_residence_s(draft.world)
+    draft.wake(until_s)
+    return draft.now_s >= until_s
+
+
+def _min_residence_s(world: World) -> float:
+    return 0.0 if world.catalog is None else world.catalog.policy.min_residence_s
+
+
+def _fewest(
+    ground: Ground, model: Model, profiles: Sequence[Profile], yields: Sequence[Assignment]
+) -> list[Assignment]:
+    """Of those that yield as few as will do; who came last stays."""
+    kept = list(yields)
+    for assignment in sorted(yields, key=lambda a: (-a.created_s, a.replica)):
+        fewer = [a for a in kept if a is not assignment]
+        if fewer and any(ground.makes_room(model, profile, fewer) for profile in profiles):
+            kept = fewer
+    return kept
+
+
+def _sleep(draft: Draft, model: Model, yields: Sequence[Assignment]) -> None:
+    gone = {assignment.model for assignment in yields}
+    wishes = draft.world.wishes
+    wakes = {name: since_s for name, since_s in wishes.wakes.items() if name not in gone}
+    draft.world = replace(draft.world, wishes=replace(wishes, wakes=wakes))
+    draft.more = True
+    for name in sorted(gone):
+        draft.event(f"model/{name}", f"is idle and yields its place to {model.name}")
