@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -79,8 +80,16 @@ class RealTool:
 
 
 @contextlib.contextmanager
-def real_tool(name: str, folder: Path) -> Iterator[RealTool]:
+def real_tool(name: str) -> Iterator[RealTool]:
     """One that has run the image once. Raises RuntimeError with the tool's words where it runs nothing."""
+    # pytest's own folders are too deep: podman takes 50 characters for where it runs.
+    folder = tempfile.TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
+    with folder as made, _begun(name, Path(made)) as tool:
+        yield tool
+
+
+@contextlib.contextmanager
+def _begun(name: str, folder: Path) -> Iterator[RealTool]:
     image = _image_in(folder)
     complaints = []
     for begun in _WAYS[name]:
@@ -137,7 +146,8 @@ def _docker(folder: Path) -> Iterator[RealTool]:
     socket = folder / "sock"
     told = ("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid")
     alone = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false", "--storage-driver", "vfs")
-    argv = [str(shutil.which("dockerd")), "--host", f"unix://{socket}", *told, *alone]
+    # What it mounts ends with it, however it ends.
+    argv = ["unshare", "--mount", str(shutil.which("dockerd")), "--host", f"unix://{socket}", *told, *alone]
     with (folder / "dockerd.log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as daemon:
         try:
             give_up = time.monotonic() + LIMIT_S

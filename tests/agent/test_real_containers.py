@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root's container
 
 
 @pytest.fixture(scope="module", params=["podman", "docker"])
-def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTool]:
+def tool(request: pytest.FixtureRequest) -> Iterator[RealTool]:
     missing = [name for name in NEEDED[request.param] if shutil.which(name) is None]
     if missing:
         pytest.skip(f"not there: {', '.join(missing)}")
-    with real_tool(request.param, tmp_path_factory.mktemp(request.param)) as made:
+    with real_tool(request.param) as made:
         yield made
 
 
