@@ -108,9 +108,8 @@ def test_two_models_asked_for_in_turns_swap_once_per_residence_and_no_answer_is_
             router.end(replica)
             used_s = f.now_s
             answers.append((name, used_s))
-        limits = {model: row.idle_after_s for model, row in router.table.models.items()}
-        ends = {r: ModelName(e.models[0]) for r, e in router.table.endpoints.items()}
-        told = [r for r, name in ends.items() if (limits[name] or 9e9) <= f.now_s - used_s]
+        limits = {str(model): row.idle_after_s for model, row in router.table.models.items()}
+        told = [r for r, e in router.table.endpoints.items() if (limits[e.models[0]] or 9e9) <= f.now_s - used_s]
         router.idle = frozenset(told)
         f.run(5)
     assert len(answers) >= 8, "both are served, one after the other"
