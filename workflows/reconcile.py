@@ -40,6 +40,8 @@ OBSERVE_RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_int
 PLAN_EVENTS = 4
 """What a plan adds to a history, about."""
 RETRY_PLAN_S = 10.0
+MAX_PARTS = 7
+"""Of an observation in several parts, without a plan in between: 1,000 nodes are 28 of them."""
 MAX_AHEAD, MAX_AHEAD_BUSY = 12, 2
 """Plans of one that goes on (`more`) before nodes are told what they have so far. While calls are under way, fewer: the
 server keeps 100 events at most for a workflow that is at work, or takes its task away."""
@@ -70,6 +72,8 @@ class ReconcileWorkflow(Inputs, Queries):
         self._wanted = True
         self._cancelled = False
         self._observing = False
+        self._parts = 0
+        """Of an observation, taken up since the last plan was asked for."""
         self._alarms: list[float] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._shown = visibility.Shown()
@@ -164,6 +168,7 @@ class ReconcileWorkflow(Inputs, Queries):
 
     async def _plan(self) -> Plan | None:
         run_id = workflow.info().run_id
+        self.state.at(_now_s())
         handover.put(run_id, self.state.world, _now_s())
         try:
             plan: Plan = await workflow.execute_local_activity(
@@ -227,7 +232,10 @@ class ReconcileWorkflow(Inputs, Queries):
             self._observing = False
             if observation is not None:
                 self.state.observed(observation, _now_s())
-            return True
+            # The next part is on its way: what there is to say is said to all of them, but for a flood that never ends.
+            waits = observation is not None and observation.more and self._parts < MAX_PARTS
+            self._parts = self._parts + 1 if waits else 0
+            return not waits
 
         self.note(observed)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from bench.fleet.skins import FleetSkin
 from llmgw.ids import NodeId, ReplicaId
-from llmgw.wire import CommandBatch, Start, Stop
+from llmgw.wire import CommandBatch, EngineState, Start, Stop
 
 
 class Promises:
@@ -17,6 +17,10 @@ class Promises:
         self.broken: list[str] = []
         self.starts = 0
         self.stops = 0
+        self.is_paused = False
+        """The plane was paused, and everything that was under way then has arrived."""
+        self.canaries: dict[str, int] = {}
+        """Version, as its engines are told by `--version`, to how many may run of it while it is tried."""
         self._skin = skin
         self._homes: defaultdict[ReplicaId, set[NodeId]] = defaultdict(set)
 
@@ -25,6 +29,8 @@ class Promises:
         if not isinstance(document, CommandBatch):
             return
         for command in document.commands:
+            if self.is_paused and isinstance(command, Start | Stop):
+                self.broken.append(f"{command.replica} was told to {command.kind} during a pause")
             if isinstance(command, Start):
                 self.starts += 1
                 self._started(document.node, command)
@@ -43,6 +49,19 @@ class Promises:
             if other != start.replica and claimed & {claim.device for claim in engine.start.claims}:
                 self.broken.append(f"{start.replica} was given devices of {other} on {node}")
 
+        self._tried(_version(start))
+
+    def _tried(self, version: str) -> None:
+        """No more of a version that is only tried than its canaries."""
+        most = self.canaries.get(version)
+        if most is None:
+            return
+        engines = (engine for node in self._skin.nodes.values() for engine in node.engines.values())
+        lives = (EngineState.STARTING, EngineState.READY)
+        running = sum(engine.state in lives and _version(engine.start) == version for engine in engines)
+        if running > most:
+            self.broken.append(f"{running} replicas run of version {version}, of which {most} may be tried")
+
     def _stopped(self, node: NodeId, stop: Stop) -> None:
         """Withdraw before stop: no router that can be reached still sends requests to what is told to stop."""
         engine = self._skin.nodes[node].engines.get(stop.replica)
@@ -51,3 +70,8 @@ class Promises:
         for router in self._skin.routers.values():
             if router.id not in self._skin.unreached and stop.replica in router.table.endpoints:
                 self.broken.append(f"{stop.replica} was told to stop while {router.id} still routed to it")
+
+
+def _version(start: Start) -> str:
+    argv = start.launch.argv
+    return argv[argv.index("--version") + 1] if "--version" in argv else ""

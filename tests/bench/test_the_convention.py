@@ -1,6 +1,7 @@
 """Every bench is run by `make bench`, is in the docs, tells one line, and can draw it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def test_every_bench_that_reports_is_run_by_make_bench_and_is_in_the_docs() -> N
     assert found == set(BENCHES)
     page = (ROOT / "docs" / "benches.md").read_text()
     assert [name for name in sorted(BENCHES) if f"\n| `{name}` |" not in page] == []
+
+
+def test_every_claim_of_availability_is_shown_by_a_test_or_a_bench_that_there_is() -> None:
+    page = (ROOT / "docs" / "availability.md").read_text()
+    shown = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(shown) >= 10
+    assert [name for path, name in shown if f"def {name}(" not in (ROOT / path).read_text()] == []
+    assert set(re.findall(r"`bench\.(\w+)`", page)) <= BENCHES.keys()
+    acts = (ROOT / "bench" / "fleet" / "chaos.py").read_text() + (ROOT / "bench" / "load.py").read_text()
+    told = {
+        act for told in re.findall(r"`bench\.(?:soak|load)`: (\*[^|;`]+\*)", page) for act in told[1:-1].split("*, *")
+    }
+    assert {act for act in told if f'"{act}"' not in acts} == set()
 
 
 def test_a_line_says_what_was_measured_and_the_exit_code_follows_strict(capsys: pytest.CaptureFixture[str]) -> None:
