@@ -28,6 +28,15 @@ class Observe:
     @activity.defn(name="observe")
     async def observe(self, call: ObserveCall) -> Observation:
         """The next part of what changed since (pool, cursor). An unknown pool id gets a snapshot."""
+        try:
+            return await self._next(call)
+        except asyncio.CancelledError:
+            cause = activity.cancellation_details()
+            if cause is not None and cause.not_found:
+                self._pools.unwatched.set()
+            raise
+
+    async def _next(self, call: ObserveCall) -> Observation:
         async with contextlib.AsyncExitStack() as stack:
             beat = asyncio.create_task(_beat())
             stack.callback(beat.cancel)

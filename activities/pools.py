@@ -24,6 +24,8 @@ class _Entry:
 @dataclass
 class Pools:
     outward: Outward
+    unwatched: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when an execution for which this process observed is no more: it was continued in a new run, or closed."""
     _open: dict[str, _Entry] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 

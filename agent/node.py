@@ -4,15 +4,10 @@ Everything here happens on one event loop. `agent.commands` decides what a batch
 """
 
 import asyncio
-import errno
-import os
-import shutil
-import signal
 import socket
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 
 import structlog
 
@@ -23,7 +18,8 @@ from agent.containers import Found, ToolFailed, container_tool
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
 from agent.hearing import Hearing
-from agent.ledger import Ledger, LedgerError, LedgerFile, Record, read_ledger
+from agent.housekeeping import HOUSEKEEPING_S, Housekeeping
+from agent.ledger import Ledger, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
 from agent.marks import MARKER, processes_of, read_mark
 from agent.metrics import Meters
@@ -41,17 +37,12 @@ from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
-from llmgw.wire import DiskReport, NodeReport, Token
+from llmgw.wire import NodeReport, Token
 
 FIRST_LOOK_S = 1.5
 """How long a starting agent waits for the engines it found to say how they are, before it says so itself."""
 
 DEVICES_S = 15.0
-HOUSEKEEPING_S = 5.0
-LOGS_S = 1.0
-FAST_LOGS_S = 0.1
-HEARD_WRITTEN_S = 3600.0
-
 __all__ = ["Node", "StateInUse", "log"]
 
 log = structlog.get_logger("agent")
@@ -78,7 +69,8 @@ class Node:
         self.device_looks = SharedLook(self._look_at_devices, "devices")
         self.logs = EngineLogs(settings.state_dir / "logs", settings.log_limit_mib)
         self.memory_deaths = MemoryDeaths(self.cgroups)
-        self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot, self._make_folder_anew)
+        self.house = Housekeeping(self)
+        self.ledger = LedgerFile(settings.state_dir / "ledger.json", self._snapshot, self.house.make_folder_anew)
         self.revisions = Revisions()
         self.meters = Meters()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,9 +95,6 @@ class Node:
             settings.devices, self.machine_id, settings.node, settings.device_memory
         )
         self._devices = Known()
-        self._disk: DiskReport | None = None
-        self._silence_told = ""
-        self._heard_written_s = boottime_s()
         self._hostname = socket.gethostname()
         self._version = _version()
 
@@ -142,8 +131,8 @@ class Node:
         await self.shelf.open()
         await self._first_look()
         self.note_head()
-        self._make_task(self._keep_house(), "housekeeping")
-        self._make_task(self._bound_logs(), "logs")
+        self._make_task(self.house.keep(), "housekeeping")
+        self._make_task(self.house.bound_logs(), "logs")
         if self._source.changes:
             self._make_task(self._read_devices(), "devices")
 
@@ -263,7 +252,7 @@ class Node:
             ),
             quarantined=quarantined,
             weights=self.shelf.rows(),
-            disk=self._disk,
+            disk=self.house.disk,
             hostname=self._hostname,
             version=self._version,
             problems=self.problems(),
@@ -322,19 +311,6 @@ class Node:
             heard_s=self.hearing.heard_s,
         )
 
-    def _make_folder_anew(self) -> None:
-        """In a thread. Where another agent has taken the place meanwhile, this one ends: two would both be right."""
-        try:
-            self.folder.make_anew()
-        except StateInUse as error:
-            log.critical("another agent has taken the state folder: this one ends", problem=str(error))
-            os.kill(os.getpid(), signal.SIGTERM)
-            raise OSError(errno.EEXIST, str(error)) from error
-        self.folder.names(self.settings.node)
-        if self.settings.machine_id is None and not machine_id():
-            kept_machine_id(self.settings.state_dir / "machine-id", self.machine_id)
-        log.error("state folder lost", problem=self.folder.problem)
-
     def _make_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
@@ -370,17 +346,6 @@ class Node:
                 log.info("device left out", device=note)
         return self._devices
 
-    async def _keep_house(self) -> None:
-        while True:
-            live = [(replica.record.replica, replica.record.start.attempt) for replica in self.replicas.values()]
-            await asyncio.to_thread(self.logs.forget_old, {replica for replica, _ in live})
-            await self._look_after_folder()
-            self.memory_deaths.sample()
-            self._say_silence()
-            self.note_head()
-            self._disk = await asyncio.to_thread(_disk_of, self.settings.weights_root or self.settings.state_dir)
-            await asyncio.sleep(HOUSEKEEPING_S)
-
     async def _keep_certificate(self, rotation: Rotation) -> None:
         told = ""
         while True:
@@ -389,37 +354,6 @@ class Node:
             if problem and problem != told:
                 log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
             told = problem
-
-    async def _bound_logs(self) -> None:
-        """More often while an engine writes fast: what it writes between two looks is on the disk."""
-        while True:
-            live = [(replica.record.replica, replica.record.start.attempt) for replica in self.replicas.values()]
-            halved = await asyncio.to_thread(lambda logs: sum(self.logs.bound(*one) for one in logs), live)
-            await asyncio.sleep(FAST_LOGS_S if halved else LOGS_S)
-
-    async def _look_after_folder(self) -> None:
-        if await asyncio.to_thread(self.folder.is_lost):
-            with suppress(OSError, LedgerError):  # told as the ledger's problem, and tried again
-                await asyncio.to_thread(self._make_folder_anew)
-                await self.ledger.save()
-
-    def _say_silence(self) -> None:
-        """Once a day; what was heard is written down once an hour."""
-        now_s = boottime_s()
-        if (problem := self.hearing.problem(now_s)) and problem != self._silence_told:
-            log.warning("no plane", problem=problem)
-        self._silence_told = problem
-        if self.hearing.heard_s - self._heard_written_s >= HEARD_WRITTEN_S:
-            self._heard_written_s = self.hearing.heard_s
-            self.ledger.save_soon()
-
-
-def _disk_of(path: Path) -> DiskReport | None:
-    try:
-        usage = shutil.disk_usage(path)
-    except OSError:
-        return None
-    return DiskReport(free_bytes=usage.free, total_bytes=usage.total)
 
 
 def _version() -> str:

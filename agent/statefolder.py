@@ -5,6 +5,7 @@ It knows nothing of what is kept in it, but for the names by which its node was 
 
 import fcntl
 import os
+import threading
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +21,14 @@ class StateInUse(Exception):  # noqa: N818 - told to the operator as it is
 
 
 class StateFolder:
-    """`path` must exist. Blocking; also called from threads, one at a time."""
+    """`path` must exist. Blocking; also called from threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
         """That it was removed, for as long as this agent lives: what was kept beside the ledger is lost."""
         self._lock: IO[str] | None = None
+        self._turn = threading.Lock()
         self._identity: tuple[int, int] | None = None
 
     def hold(self) -> None:
@@ -44,6 +46,11 @@ class StateFolder:
 
     def make_anew(self) -> None:
         """A folder at the same place, held. Raises OSError, and StateInUse when another agent was quicker."""
+        with self._turn:
+            if self.is_lost():
+                self._make_anew()
+
+    def _make_anew(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.let_go()
         self.hold()

@@ -7,11 +7,9 @@ house ends every process of it, engines included.
 import asyncio
 import contextlib
 import os
-import random
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,12 @@ import aiohttp
 import psutil
 from temporalio.client import Client
 
+from bench.processes import free_block
 from workers.devstack.parts import plain_environ
 from workflows.client import Connection, Fleet, UnreachableError, connect
 
 HOST = "127.0.0.1"
 FLEET = "load"
-BLOCK = 200
-"""Ports of one house: parts from its beginning, 40 a node for engines behind them."""
 READY_S = 60.0
 
 
@@ -160,8 +157,8 @@ async def house(
     router_flags: Sequence[str] = (),
     worker_flags: Sequence[str] = (),
 ) -> AsyncIterator[House]:
-    """A running house with an empty fleet."""
-    with _ports() as first:
+    """A running house with an empty fleet. Its ports: parts from the beginning of a block, behind them 40 a node."""
+    with free_block() as first:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             made = House(folder, first, http)
             made.nodes = tuple(f"n{i + 1}" for i in range(nodes))
@@ -241,22 +238,6 @@ def _http_200(made: House, url: str) -> Callable[[], Awaitable[bool]]:
             return False
 
     return ask
-
-
-@contextlib.contextmanager
-def _ports() -> Iterator[int]:
-    """The first port of a block that no other house of this machine holds, below those lent to clients."""
-    for first in random.sample(range(10_000, 32_000, BLOCK), k=100):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hold:
-            try:
-                hold.bind((HOST, first))
-                with socket.socket() as probe:
-                    probe.bind((HOST, first))
-            except OSError:
-                continue
-            yield first
-            return
-    raise HouseError("100 blocks of ports are taken")
 
 
 def _end_engines(folder: Path) -> None:

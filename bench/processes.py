@@ -5,6 +5,7 @@ Never writes to the bench's own standard output, which is one line of JSON.
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 import psutil
 
 MIB = 1 << 20
+BLOCK = 200
+"""Ports of one block: the same grid for all, or two that take less would lie within each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,26 @@ def child(argv: Sequence[str], log: Path, environ: Mapping[str, str] | None = No
         yield made
     finally:
         made.end()
+
+
+@contextlib.contextmanager
+def free_block() -> Iterator[int]:
+    """The first of `BLOCK` ports that nobody else who asks here has on this machine, below those lent to clients.
+
+    The hold is the UDP port of the same number: it goes with this process, and leaves the TCP port to whoever serves.
+    RuntimeError when all that were tried are taken.
+    """
+    for first in random.sample(range(10_000, 32_000, BLOCK), k=100):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hold:
+            try:
+                hold.bind(("127.0.0.1", first))
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", first))
+            except OSError:
+                continue
+            yield first
+            return
+    raise RuntimeError("100 blocks of ports are taken")
 
 
 def free_port() -> int:

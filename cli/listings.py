@@ -21,6 +21,8 @@ class Device(NamedTuple):
 
     node: str
     row: views.DeviceRow
+    is_open: bool = True
+    """Its node takes something new."""
 
 
 async def model_rows(plane: Plane) -> list[views.ModelRow]:
@@ -36,7 +38,11 @@ async def node_rows(plane: Plane) -> list[views.NodeRow]:
 
 
 async def _devices(plane: Plane) -> list[Device]:
-    return [Device(node.id, device) for node in await node_rows(plane) for device in node.devices]
+    return [Device(node.id, device, _is_open(node)) for node in await node_rows(plane) for device in node.devices]
+
+
+def _is_open(node: views.NodeRow) -> bool:
+    return node.state == "healthy" and not (node.cordoned or node.drained or node.leaving)
 
 
 async def _routers(plane: Plane) -> Sequence[views.RouterRow]:
@@ -127,12 +133,18 @@ NODES: Sequence[Column[views.NodeRow]] = (
 )
 
 
+def _holders(device: Device) -> str:
+    """Who holds it; else whether something may: on a node that takes nothing new it is only unused."""
+    unheld = ("free" if device.is_open else "unused") if device.row.free else ""
+    return ", ".join(device.row.holders) or unheld
+
+
 DEVICES: Sequence[Column[Device]] = (
     Column("NODE", lambda d: d.node),
     Column("INDEX", lambda d: str(d.row.index)),
     Column("KIND", lambda d: d.row.kind),
     Column("MEMORY", lambda d: "" if d.row.memory_mib is None else f"{d.row.memory_mib / 1024:.4g}GiB"),
-    Column("HELD BY", lambda d: ", ".join(d.row.holders) or ("free" if d.row.free else "")),
+    Column("HELD BY", _holders, whole=20),
     Column("ID", lambda d: d.row.id, wide=True),
     Column("PROBLEM", lambda d: d.row.problem),
 )

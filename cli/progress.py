@@ -93,7 +93,7 @@ def _given_up(_: views.Status, lacking: Sequence[views.ModelRow], __: Verdict) -
 
 def _halted(status: views.Status, lacking: Sequence[views.ModelRow], _: Verdict) -> Progress | None:
     """The fleet is as far as it comes by itself."""
-    if status.phase is not Phase.DEGRADED:
+    if status.phase is not Phase.DEGRADED or status.coming_up:
         return None
     said = [f"{m.name}: {_why(m)}" for m in lacking[:SHOWN]]
     more = [f"and {len(lacking) - SHOWN} more"] if len(lacking) > SHOWN else []

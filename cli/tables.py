@@ -36,6 +36,8 @@ class Column(Generic[R]):
     cell: Callable[[R], str | Text]
     wide: bool = False
     """Only shown where there is room."""
+    whole: int = 0
+    """Cells of up to so many characters are not folded: ids that are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,12 @@ class Rows(Generic[R]):
             return
         shown = [column for column in self.columns if not column.wide or options.max_width >= WIDE]
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in shown:
-            table.add_column(column.title, overflow="fold")
-        for row in rows:
-            table.add_row(*(_text(column.cell(row)) for column in shown))
+        cells = [[_text(column.cell(row)) for column in shown] for row in rows]
+        for number, column in enumerate(shown):
+            longest = max(cell[number].cell_len for cell in cells)
+            table.add_column(column.title, overflow="fold", min_width=min(longest, column.whole) or None)
+        for cell in cells:
+            table.add_row(*cell)
         yield table
 
 

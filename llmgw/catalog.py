@@ -8,6 +8,7 @@ refused. Absent fields have the defaults shown, and writing a default out change
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -320,6 +321,20 @@ class Profile(Part):
     """From the first TERM to the second."""
     drain_limit_s: Seconds | None = None
     """Longest wait for requests in flight. Absent: the policy's."""
+
+    @model_validator(mode="after")
+    def _enough_listed(self) -> "Profile":
+        """Items that take whole devices from lists need so many different ones together."""
+        listed = [item for item in self.accelerators if item.devices and item.claim_mib is None]
+        for size in range(2, len(listed) + 1):
+            for items in combinations(listed, size):
+                asked, there = sum(item.count for item in items), {id_ for item in items for id_ in item.devices}
+                if len(there) < asked:
+                    lists = f"{size} items of accelerators take"
+                    raise ValueError(
+                        f"{lists} {asked} whole devices together, and list only {len(there)} different ones"
+                    )
+        return self
 
 
 class Canary(Part):

@@ -99,6 +99,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     used = {a.spec for a in draft.assignments.values()} if new_specs else set()
     wishes = fulfilled.without(draft)
     settled = holding.settled(after, draft.survey, draft.now_s)
+    jump, epoch = _jump(after, draft.survey), _new_epoch(after)  # the next plan acts: this one still holds
     if (pause := holding.paused(after, draft.now_s)) is not None and pause.until_s is not None:
         draft.wake(pause.until_s)
     if after.settling_since_s is not None and not settled:
@@ -131,12 +132,12 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         waiting=difference.first(waiting, plan_size.MAX_WAITING),
         events=tuple(draft.events),
         settled=settled,
-        jump_to_seq=_jump(after, draft.survey),
-        new_epoch=_new_epoch(after),
+        jump_to_seq=jump,
+        new_epoch=epoch,
         ended=lanes.ended,
         wake_at_s=draft.wake_at_s(),
         targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
-        more=judged.more or draft.more or cut,
+        more=judged.more or draft.more or cut or jump is not None or epoch is not None,
     )
 
 

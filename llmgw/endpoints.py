@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import eq
 from typing import NamedTuple
 
-from llmgw import waking, yielding
+from llmgw import salvage, waking, yielding
 from llmgw.catalog import Catalog, Model, Profile
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, ReplicaId
@@ -47,9 +47,11 @@ def routes(draft: Draft) -> Routes:
     models = draft.world.catalog.models
     mine = {m.name: draft.of_model(m.name) for m in models}
     ready = {name: replicas if draft.is_steady(name) else _ready(draft, replicas) for name, replicas in mine.items()}
-    aliases = _aliases_in_force(held, draft.world.catalog, {name for name, replicas in ready.items() if replicas})
-    rows = {m.name: _model_row(draft, m, aliases[m.name], bool(ready[m.name]), mine[m.name]) for m in models}
-    kept: set[ReplicaId] = set()
+    lost = {r: ModelName(e.models[0]) for r in salvage.unclaimed_routes(draft) if (e := held.endpoints[r]).models}
+    serving = {*lost.values(), *(name for name, replicas in ready.items() if replicas)}
+    aliases = _aliases_in_force(held, draft.world.catalog, serving)
+    rows = {m.name: _model_row(draft, m, aliases[m.name], m.name in serving, mine[m.name]) for m in models}
+    kept: set[ReplicaId] = {replica for replica, model in lost.items() if model in rows}
     found: dict[ReplicaId, Endpoint] = {}
     for model in models:
         replicas, names = ready[model.name], (model.name, *aliases[model.name])

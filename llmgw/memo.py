@@ -2,6 +2,7 @@
 the same answer; a memo changes no outcome, and what is not kept is made again.
 
 The newest answer per name is kept, with a hold on what it was made of: as much as there are names, and no history.
+Threads may share one: what it was made of is compared with what is asked for each time.
 """
 
 from collections.abc import Callable, Hashable

@@ -93,8 +93,16 @@ class Survey:
         return all(view.seen is not None or view.state is NodeState.LOST for view in self.nodes.values())
 
 
+_SURVEYS: Latest[str, Survey] = Latest(64)
+
+
 def survey(world: World) -> Survey:
     """Every member node in this pass, in order of its id."""
+    maps = (world.catalog, world.wishes, world.seen, world.silence, world.troubles, world.known, world.assignments)
+    return _SURVEYS.get(world.fleet, (*maps, world.installation), lambda: _survey(world))
+
+
+def _survey(world: World) -> Survey:
     declared = dict(sorted(members.nodes(world).items()))
     doubts = _identity_doubts(world, declared)
     braked = _braked(world, declared)

@@ -51,6 +51,8 @@ class RouterKind:
     """Tells a model that is known and not ready (503) from one that is unknown (404)."""
     names: bool = True
     """Chooses by the model's name."""
+    one_model_per_address: bool = False
+    """Several models behind one address are more than it can tell apart."""
     drain: str = ""
     usage: str = ""
     fencing: str = ""
@@ -134,9 +136,11 @@ _ROWS = (
             Setting("state", "file where the workers keep what they told it", True, True),
             Setting("key_file", "file with its control plane key", is_path=True),
             Setting("metrics", "base URL of its Prometheus port: makes its usage exact"),
+            _ACTIVATOR,
         ),
         aliases=True,
         renames=True,
+        one_model_per_address=True,
         drain="exact: a draining worker stays listed with its load",
         usage="its load each second, and its counter of outcomes where `metrics` is given",
         fencing=_FENCED_BY_FILE,
@@ -150,8 +154,10 @@ _ROWS = (
             Setting("file", "the file of `--discovery-file`", True, True),
             Setting("key_file", "file with its control plane key", is_path=True),
             Setting("metrics", "base URL of its Prometheus port: makes its usage exact"),
+            _ACTIVATOR,
             _STATE_FILE,
         ),
+        one_model_per_address=True,
         drain="by its load for some seconds, then by the engine's own gauge",
         usage="its load each second, and its counter of outcomes where `metrics` is given",
         fencing=_FENCED_BY_FILE,

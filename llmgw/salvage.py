@@ -103,6 +103,18 @@ def _find(draft: Draft, lost: list[str]) -> None:
                 draft.put(_from_report(draft.world.unreadable[name], view, view.rows[replica]))
 
 
+def unclaimed_routes(draft: Draft) -> tuple[ReplicaId, ...]:
+    """Published replicas that a record without a place may be about, while not every node was heard: whoever has one
+    will say so, and a route that was withdrawn until then would never come back."""
+    names = [name for name in draft.world.unreadable if name not in draft.world.assignments]
+    if not names or draft.survey.all_heard():
+        return ()
+    nameless = any(name.startswith(NAMELESS) for name in names)
+    known = draft.world.assignments.keys() | draft.assignments.keys()
+    lost = sorted(replica for replica in draft.world.table.endpoints if replica not in known)
+    return tuple(replica for replica in lost if nameless or replica in names)
+
+
 def _was_ours(draft: Draft, row: ReplicaReport) -> bool:
     """Its start is within our memory, and it was not decided away before the record was lost."""
     within = row.mark.epoch == draft.world.epoch and row.mark.seq <= draft.world.seq

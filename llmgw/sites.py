@@ -98,7 +98,8 @@ def _slot(device: Device, kept_mib: int, shared_percent: int) -> Slot:
         return _without(slot, 0, "out of order or quarantined")
     if device.foreign_mib > FOREIGN_LIMIT_MIB:
         who = ", ".join(sorted(device.foreign_processes)[:3]) or "foreign processes"
-        return _without(slot, max(0, (share or 0) - device.foreign_mib), f"used by {who}")
+        used = _without(slot, max(0, (share or 0) - device.foreign_mib), f"used by {who}")
+        return replace(used, others_mib=device.foreign_mib)
     return slot
 
 

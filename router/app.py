@@ -16,7 +16,7 @@ from router.counts import Counts, taken
 from router.description import describe
 from router.disk import Disk
 from router.metrics import CONTENT_TYPE, Count, Metrics
-from router.proxy import PATHS, Hold, Proxy
+from router.proxy import PATHS, SIDE_DOOR, Hold, Proxy
 from router.settings import Settings
 from router.sockets import to_engine
 from router.state import StateStream
@@ -131,6 +131,10 @@ def add_data_plane(app: web.Application, settings: Settings, traffic: Traffic, g
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)
     app.router.add_get("/v1/models/{name:.+}", proxy.show_model)
+    for path in PATHS:
+        app.router.add_post(SIDE_DOOR + path, proxy.complete)
+    app.router.add_get(f"{SIDE_DOOR}/v1/models", proxy.list_models)
+    app.router.add_get(f"{SIDE_DOOR}/health", _healthy)
     app.router.add_route("*", "/{path:.*}", proxy.unknown_path)
 
     async def lifetime(_: web.Application) -> AsyncIterator[None]:

@@ -35,6 +35,7 @@ def describe(paths: Iterable[str], version: str) -> Json:
             "/v1/models": {"get": _plain("every known name with its state, in OpenAI's shape")},
             "/v1/models/{name}": {"get": _plain("one of those names, which may hold slashes; 404 for any other")},
             **{path: {"post": _plain("OpenAI's API; passed on to an endpoint of its `model`")} for path in paths},
+            "/for/{whom}/health": {"get": _plain("alive; the paths of clients are below /for/NAME as well")},
             "/healthz": {"get": _plain("alive")},
             "/readyz": {"get": _plain("200 with a table to serve from, else 503")},
             "/metrics": {"get": _plain("Prometheus metrics")},

@@ -3,6 +3,7 @@
 Blocking: called from a thread, or before the loop serves. Never decides whether a table may be replaced.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -19,6 +20,7 @@ from llmgw.wire import RouterTable, Token
 from router.check import table_problems, told
 
 _NAME_BYTES = 180
+_LOCK = ".lock"
 
 
 class InUseError(Exception):
@@ -48,19 +50,28 @@ class Disk:
 
     def __init__(self, directory: Path) -> None:
         """Raises OSError, and InUseError where another router holds it."""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
-        self._lock: IO[str] = (directory / ".lock").open("a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise InUseError(
-                f"{directory} is in use by another router: give each router its own --state-dir"
-            ) from error
+        self._lock = _locked(directory)
 
     def close(self) -> None:
         self._lock.close()
+
+    def is_lost(self) -> bool:
+        """Whether the directory was removed, or another put in its place, since it was opened."""
+        try:
+            there = (self._directory / _LOCK).stat()
+        except OSError:
+            return True
+        return not os.path.samestat(there, os.fstat(self._lock.fileno()))
+
+    def make_anew(self) -> None:
+        """Make the lost directory again, empty. Raises OSError, also where another router has taken its place."""
+        try:
+            lock = _locked(self._directory)
+        except InUseError as error:
+            raise OSError(errno.EBUSY, str(error)) from error
+        self._lock.close()
+        self._lock = lock
 
     def write(self, token: Token, table: Table) -> None:
         """Replace the file of the token's fleet. When it returns the table survives a power cut. Raises OSError."""
@@ -105,6 +116,17 @@ class Disk:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _locked(directory: Path) -> IO[str]:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = (directory / _LOCK).open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise InUseError(f"{directory} is in use by another router: give each router its own --state-dir") from error
+    return lock
 
 
 def _parse(path: Path) -> tuple[Token, Table]:

@@ -43,6 +43,9 @@ from router.uses import Use
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 """Whatever is a POST of a JSON object with a `model`, and answered by an engine under the same path."""
 
+SIDE_DOOR = "/for/{whom}"
+"""The same paths below an address of its own for each sleeping model: some routers know one model by one address."""
+
 RETRY_WINDOW_S = 10.0
 """No new attempt begins later than this after the first."""
 
@@ -205,7 +208,9 @@ class Proxy:
         headers = to_endpoint(request.headers, keep_authorization=self._gate.open)
         headers[REQUEST_ID] = call.request_id
         query = request.rel_url.raw_query_string
-        path = f"{request.path}?{query}" if query else request.path
+        whom = request.match_info.get("whom")
+        at = request.path if whom is None else request.path.removeprefix(SIDE_DOOR.format(whom=whom))
+        path = f"{at}?{query}" if query else at
         return await self._forward(request, call, _Outbound(path, headers, model, body))
 
     async def _forward(self, request: web.Request, call: Call, outbound: _Outbound) -> web.StreamResponse | Answer:

@@ -163,6 +163,10 @@ class Tables:
         if not isinstance(judged, Table):
             return judged
         routing = build({**in_force, fleet: judged}, now, self._traffic.routing, withdrawn, self._others.make)
+        if self._disk.is_lost():
+            self._disk.make_anew()
+            for held in self._held.values():
+                self._disk.write(held.token, held.table)
         self._disk.write(offer.token, judged)
         return _Ready(Held(offer.token, judged), routing)
 

@@ -124,6 +124,11 @@ def _carry_over(fleet: SimFleet, _h: Happening) -> None:
     fleet.carry_over()
 
 
+def _clock_back(fleet: SimFleet, h: Happening) -> None:
+    """The plane's clock is set back by so many seconds."""
+    fleet.set_clock_back(float(h.number))
+
+
 def _spoil_record(fleet: SimFleet, h: Happening) -> None:
     """One record of an assignment is carried over in words that nobody understands."""
 
@@ -186,6 +191,7 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "request": _request,
     "requests end": _requests_end,
     "carry over": _carry_over,
+    "clock back": _clock_back,
     "spoil record": _spoil_record,
     "end spoilt": _end_spoilt,
     "catalog": _catalog,
@@ -215,6 +221,16 @@ PAIRS = {
     "cordon": "uncordon",
 }
 """What mends what; it comes some time later, at the latest when the trouble ends."""
+
+
+SET_BACK_S = (30, 300, 3_600, 7_200, 86_400)
+"""By how much clocks are set back."""
+
+
+def clock_steps(rng: random.Random) -> list[Happening]:
+    """When the plane's clock is set back in a story, beside all that else happens."""
+    moments = sorted(round(rng.uniform(5.0, TROUBLE_S), 1) for _ in range(rng.randint(1, 3)))
+    return [Happening(at_s, "clock back", "", rng.choice(SET_BACK_S)) for at_s in moments]
 
 
 def catalog(fleet: SimFleet, variant: int, version: str = "") -> dict[str, object]:
@@ -269,7 +285,7 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
         "revert": ["big", "small"],
         "restart": ["big", "small", "cpu"],
     }
-    starters = [what for what in WHAT if what not in PAIRS.values()]
+    starters = [what for what in WHAT if what not in PAIRS.values() and what != "clock back"]
     for _ in range(number):
         what = rng.choice(starters)
         target, at_s = rng.choice(whom.get(what, nodes)), round(rng.uniform(5.0, TROUBLE_S * 0.8), 1)

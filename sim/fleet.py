@@ -8,7 +8,7 @@ Every step checks what must hold at every moment (`sim.promises`).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from llmgw import accepted, carry, record, table_log
+from llmgw import accepted, carry, clock, record, table_log
 from llmgw.carry import Parts, Seed
 from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
@@ -23,6 +23,7 @@ from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
 
+NOTHING = Plan()
 MAX_PASSES = 200
 """More passes without the clock moving means that the loop spins."""
 
@@ -48,6 +49,9 @@ class SimFleet:
     routers: dict[RouterId, SimRouter]
     world: World
     now_s: float = 1_000.0
+    """Time as it really passes."""
+    ahead_s: float = 0.0
+    """How far the clock that the plane lives by is ahead of it."""
     delay: Callable[[], float] = lambda: 0.0
     """Seconds that the next packet takes, each way."""
     cut: set[str] = field(default_factory=set)
@@ -74,8 +78,15 @@ class SimFleet:
     arrivals: int = 0
     catalog_raw: object = None
     wake_s: float | None = None
+    decided: World | None = None
+    """The world in which the last plan left nothing to decide."""
     ended: bool = False
     passes: int = 0
+
+    @property
+    def clock_s(self) -> float:
+        """What the plane takes for the time."""
+        return self.now_s + self.ahead_s
 
     @property
     def now_token(self) -> Token:
@@ -88,7 +99,7 @@ class SimFleet:
     def give(self, kind: InputKind, name: str, *args: object) -> int:
         """Record an input and let the plane judge it, now or when it goes on; its arrival number."""
         self.arrivals += 1
-        given = Input(self.arrivals, kind, name, list(args), self.now_s)
+        given = Input(self.arrivals, kind, name, list(args), self.clock_s)
         self.world = replace(self.world, inbox=(*self.world.inbox, given))
         self.settle()
         return given.arrival
@@ -111,13 +122,18 @@ class SimFleet:
         if self.paused_s is not None:
             return
         for _ in range(MAX_PASSES):
-            news = self.blind or self._observe()
-            self.blind = False
-            plan = decide(self.world, self.now_s)
+            blind, self.blind = self.blind, False
+            if not blind:
+                self._observe()
+                if self._nothing_happened():
+                    return
+            plan = decide(self.world, self.clock_s)
             self.wake_s = plan.wake_at_s
-            if self.ended or (plan == Plan(wake_at_s=plan.wake_at_s, phase=plan.phase) and not news):
+            if self.ended or (not blind and plan.model_copy(update={"wake_at_s": None, "phase": ""}) == NOTHING):
+                self.decided = self.world
                 return
             self._merge(plan)
+            self.decided = None if plan.more else self.world
             self.check()
             for router in plan.push:
                 self._lane(f"router/{router}").kick()
@@ -125,6 +141,11 @@ class SimFleet:
                 self._lane(f"node/{node}").kick()
             self._work()
         raise AssertionError("the loop spins without the clock moving")
+
+    def _nothing_happened(self) -> bool:
+        """Whether the world is as the last plan left it and no moment has come that the plan named: then the plane
+        sleeps. A plan that names too late a moment, or leaves something undone, is found out so."""
+        return self.world is self.decided and (self.wake_s is None or self.clock_s < self.wake_s)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -148,12 +169,19 @@ class SimFleet:
         self.heard_s = {target: at_s + missed_s for target, at_s in self.heard_s.items()}
         self.settle()
 
+    def set_clock_back(self, by_s: float) -> None:
+        """The plane's clock is corrected. Timers that were set ring after as long as they were set for."""
+        self.ahead_s -= by_s
+        self.world = clock.set_back(self.world, by_s)
+        self.wake_s = None if self.wake_s is None else self.wake_s - by_s
+        self.decided = None
+
     def _next_s(self) -> float:
         """The next moment at which anything can happen."""
         moments = [lane.next_s for lane in (*self.lanes.values(), *self.late)]
         moments += [node.next_s for node in self.nodes.values()]
         moments += [since + limit for t in self.cut if (since := self.heard_s.get(t)) for limit in self._limits()]
-        moments += [self.wake_s if self.wake_s is not None else self.now_s + 1_000.0]
+        moments += [self.wake_s - self.ahead_s if self.wake_s is not None else self.now_s + 1_000.0]
         return min(moment for moment in moments if moment > self.now_s)
 
     def _limits(self) -> tuple[float, float]:
@@ -169,7 +197,7 @@ class SimFleet:
             self.catalog_raw = raw[0] if isinstance(raw, list) else raw
             catalog = accepted.catalog_of(raw)
         before = self.world
-        self.world = merge(before, plan, self.now_s, catalog)
+        self.world = merge(before, plan, self.clock_s, catalog)
         if plan.table_change:
             step = Step(self.world.table_revision, before.table.digest, plan.table_change)
             self.log = table_log.append(self.log, step)
@@ -184,7 +212,7 @@ class SimFleet:
         if given is None or verdict.kind is not InputKind.CATALOG:
             return
         if verdict.judgement is Judgement.HELD:
-            held = HeldCatalog(verdict.digest, given.raw, self.now_s, verdict.text)
+            held = HeldCatalog(verdict.digest, given.raw, self.clock_s, verdict.text)
             same = self.world.held is not None and self.world.held.digest == held.digest
             self.world = self.world if same else replace(self.world, held=held)
         elif verdict.judgement is not Judgement.REFUSED:
@@ -208,7 +236,7 @@ class SimFleet:
             fenced_by=w.fenced_by,
             overtaken_by=w.overtaken_by,
         )
-        self._begin(carry.unpack(seed, parts, self.now_s).world)
+        self._begin(carry.unpack(seed, parts, self.clock_s).world)
 
     def restore(self, world: World) -> None:
         """Go on with another memory."""
@@ -222,17 +250,16 @@ class SimFleet:
 
     # --- seeing ---
 
-    def _observe(self) -> bool:
+    def _observe(self) -> None:
         reports = [n.report() for id_, n in self.nodes.items() if self._hears(f"node/{id_}")]
         states = [r.state() for id_, r in self.routers.items() if self._hears(f"router/{id_}")]
         new_nodes = tuple(r for r in reports if self._is_news(f"node/{r.node}", r))
         new_routers = tuple(s for s in states if self._is_news(f"router/{s.router}", s))
         silences = tuple(self._silences())
         if not (new_nodes or new_routers or silences):
-            return False
+            return
         observation = Observation(pool="sim", cursor=0, nodes=new_nodes, routers=new_routers, silence=silences)
-        self.world = record.observed(self.world, observation, self.now_s)
-        return True
+        self.world = record.observed(self.world, observation, self.clock_s)
 
     def _hears(self, target: str) -> bool:
         if target in self.cut:
@@ -241,7 +268,8 @@ class SimFleet:
         return True
 
     def _is_news(self, target: str, value: object) -> bool:
-        if self.told.get(target) == value:
+        before = self.told.get(target)
+        if before is value or before == value:
             return False
         self.told[target] = value
         return True

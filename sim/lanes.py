@@ -121,7 +121,7 @@ class NodeLane(Lane):
         call = batches.for_node(self.fleet.world, self.node)
         if call is None:
             return None
-        self.fleet.world = record.sending(self.fleet.world, call, self.fleet.now_s)
+        self.fleet.world = record.sending(self.fleet.world, call, self.fleet.clock_s)
         arrives_s, answered_s, in_time = self.times()
         reply: list[BatchReply | ErrorReply] = []
 
@@ -137,7 +137,7 @@ class NodeLane(Lane):
         return _Packet(arrives_s, arrive, answered_s, answer)
 
     def _record(self, call: DispatchCall, answer: DispatchAnswer) -> None:
-        self.fleet.world = record.answered(self.fleet.world, call, answer, self.fleet.now_s)
+        self.fleet.world = record.answered(self.fleet.world, call, answer, self.fleet.clock_s)
 
 
 class RouterLane(Lane):
@@ -149,7 +149,7 @@ class RouterLane(Lane):
         call = batches.for_router(self.fleet.world, self.fleet.log, self.router)
         if call is None:
             return None
-        self.fleet.world = record.pushing(self.fleet.world, call, self.fleet.now_s)
+        self.fleet.world = record.pushing(self.fleet.world, call, self.fleet.clock_s)
         arrives_s, answered_s, in_time = self.times()
         reply: list[PublishAnswer] = []
         sent = self.fleet.world
@@ -162,7 +162,7 @@ class RouterLane(Lane):
         def answer() -> None:
             got = reply[0] if reply and in_time and not self.loses_reply else None
             lost = PublishAnswer(outcome=CallOutcome.FAILED, text=LOST)
-            self.fleet.world = record.published(self.fleet.world, call, got or lost, self.fleet.now_s)
+            self.fleet.world = record.published(self.fleet.world, call, got or lost, self.fleet.clock_s)
 
         return _Packet(arrives_s, arrive, answered_s, answer)
 

@@ -88,6 +88,8 @@ class SimNode:
     """Source -> when it will be whole; 0 when it is."""
     pulled: list[Pull] = field(default_factory=list)
     """Every pull that was ever accepted, in order."""
+    _last: tuple[tuple[object, ...], tuple[Device, ...], NodeSeen] | None = None
+    """The last report, and what it was made of."""
 
     # --- time ---
 
@@ -226,6 +228,17 @@ class SimNode:
     # --- what it says ---
 
     def report(self) -> NodeSeen:
+        """What it reports now; the very same value while nothing has changed."""
+        now = (
+            *(self.boot, self.instance, self.revision, self.machine, self.says, self.complete, self.token),
+            *((r, e.state, e.was_ready, e.exit_code, id(e)) for r, e in self.engines.items()),
+            *self.weights.items(),
+        )
+        if self._last is None or self._last[0] != now or self._last[1] is not self.devices:
+            self._last = now, self.devices, self._report()
+        return self._last[2]
+
+    def _report(self) -> NodeSeen:
         return NodeSeen(
             node=self.id,
             machine=self.machine or f"machine-{self.id}",

@@ -10,6 +10,7 @@ from llmgw.draft import Draft
 from llmgw.fencing import Fence, compare
 from llmgw.ids import DeviceId, ReplicaId
 from llmgw.nodes import NodeState, survey
+from llmgw.salvage import NAMELESS
 from llmgw.stopping import UNACKNOWLEDGED_LIMIT_S, drain_limit_s
 from llmgw.wire import DeviceClaim, EngineState
 from llmgw.world import Assignment, SilenceLevel, StopCause
@@ -64,6 +65,8 @@ def only_ready_replicas_are_published(fleet: SimFleet) -> None:
     seen = survey(fleet.world)
     for replica in fleet.world.table.endpoints:
         assignment = fleet.world.assignments.get(replica)
+        if assignment is None and any(name not in fleet.world.assignments for name in fleet.world.unreadable):
+            continue  # its record cannot be read, and its node has not said yet that it has it
         assert assignment is not None, f"{replica} is published and nobody decided it"
         assert assignment.stop is None, f"{replica} is published and to be stopped"
         view = seen.of(assignment.node)
@@ -102,7 +105,7 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
         if stop.cause in (StopCause.FAILED, StopCause.REPLACED) or _is_silent(fleet, f"node/{assignment.node}"):
             continue
         limit_s = drain_limit_s(fleet.world, assignment)
-        waited_s = fleet.now_s - stop.since_s
+        waited_s = fleet.clock_s - stop.since_s
         for id_, router in fleet.routers.items():
             if _is_silent(fleet, f"router/{id_}") or waited_s >= limit_s + UNACKNOWLEDGED_LIMIT_S:
                 continue
@@ -123,8 +126,11 @@ def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
     """No engine lives that was proven gone, and none comes later."""
     known = fleet.seen.assigned
     known.update((replica, a.boot) for replica, a in fleet.world.assignments.items())
+    lost = {name for name in fleet.world.unreadable if name not in fleet.world.assignments}
+    if any(name.startswith(NAMELESS) for name in lost):
+        return  # it may be any of them: nobody has called it gone before its node was heard
     for id_, node in fleet.nodes.items():
-        ghosts = {r for r in node.engines if r in known and r not in fleet.world.assignments}
+        ghosts = {r for r in node.engines if r in known and r not in {*fleet.world.assignments, *lost}}
         assert not ghosts, f"{ghosts} live on {id_} and were called gone"
 
 
@@ -144,7 +150,7 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         ):
             continue
         unread = sum(1 for a in world.assignments.values() if a.unreadable and a.model == model.name)
-        wanted = desired(world, model, fleet.now_s) - unread
+        wanted = desired(world, model, fleet.clock_s) - unread
         least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
         left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
         assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
@@ -153,7 +159,7 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
 
 def _is_overdue(fleet: SimFleet, assignment: Assignment) -> bool:
     drain = fleet.world.wishes.drains.get(assignment.node)
-    return drain is not None and drain.deadline_s is not None and fleet.now_s >= drain.deadline_s
+    return drain is not None and drain.deadline_s is not None and fleet.clock_s >= drain.deadline_s
 
 
 def _is_silent(fleet: SimFleet, target: str) -> bool:
@@ -174,7 +180,7 @@ def whatever_is_not_done_has_a_reason(fleet: SimFleet) -> None:
         if assignment.stop is None and not shown and not views_hold(fleet):
             assert f"replica/{assignment.replica}" in world.waiting, f"{assignment.replica} waits without a reason"
     for model in world.catalog.models:
-        lacking = desired(world, model, fleet.now_s) - alive[model.name]
+        lacking = desired(world, model, fleet.clock_s) - alive[model.name]
         if lacking > 0 and f"model/{model.name}" not in world.waiting:
             raise AssertionError(f"{model.name} lacks {lacking} without a reason")
 
@@ -216,10 +222,10 @@ def all_is_well(fleet: SimFleet) -> None:
 def _the_right_replicas_run(fleet: SimFleet) -> None:
     world = fleet.world
     assert world.catalog is not None, "a fleet with a catalog"
-    draft = Draft.over(world, fleet.now_s, survey(world), "")
+    draft = Draft.over(world, fleet.clock_s, survey(world), "")
     for model in world.catalog.models:
         mine = [a for a in world.assignments.values() if a.model == model.name]
-        wanted = desired(world, model, fleet.now_s)
+        wanted = desired(world, model, fleet.clock_s)
         why = world.waiting.get(f"model/{model.name}")
         assert len(mine) == wanted, f"{model.name} has {_ids(mine)}, wants {wanted}: {why and why.text}"
         unpublished = [a for a in mine if a.replica not in world.table.endpoints]

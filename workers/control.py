@@ -80,8 +80,9 @@ def make_worker(
     )
 
 
-async def keep_running(client: Client, settings: WorkerSettings, installation: str) -> None:
-    """Start the fleet's workflow, and start it again whenever it was closed by anything but its end.
+async def keep_running(client: Client, settings: WorkerSettings, installation: str, unwatched: asyncio.Event) -> None:
+    """Start the fleet's workflow, and start it again whenever it was closed by anything but its end: at once where this
+    process observed for it (`unwatched` is set then), else within half a minute.
 
     Raises `FleetEndedError` when it was ended on purpose: then there is nothing to work for.
     """
@@ -101,7 +102,9 @@ async def keep_running(client: Client, settings: WorkerSettings, installation: s
             raise
         except Exception as error:
             log.warning("the fleet's workflow could not be ensured: %s", error)
-        await asyncio.sleep(ENSURE_EVERY_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(unwatched.wait(), ENSURE_EVERY_S)
+        unwatched.clear()
 
 
 async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> None:
@@ -125,7 +128,7 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
                 log.info("the page is at %s, metrics at %smetrics", url, url)
             waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
             if settings.ensure:
-                waits.append(asyncio.create_task(keep_running(client, settings, installation)))
+                waits.append(asyncio.create_task(keep_running(client, settings, installation, pools.unwatched)))
             for task in waits:
                 stack.callback(task.cancel)
             log.info("working for fleet %s, installation %s", settings.fleet, installation)

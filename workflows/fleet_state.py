@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llmgw import accepted, batches, carry, kept_catalogs, members, record, table_log
+from llmgw import accepted, batches, carry, clock, kept_catalogs, members, record, table_log
 from llmgw.calls import DispatchAnswer, DispatchCall, ObserveCall, PublishAnswer, PublishCall, cut
 from llmgw.carry import Parts, Seed
 from llmgw.catalog import Catalog
@@ -28,6 +28,9 @@ class FleetState:
         opened = carry.unpack(seed, parts, now_s)
         self.seed = seed
         self.world: World = opened.world
+        if (ahead_s := clock.newest_s(self.world) - now_s) > clock.LEAST_S:
+            self.world = clock.set_back(self.world, ahead_s)
+        self._now_s = now_s
         if seed.settle and opened.world.settling_since_s is None:
             self.world = replace(self.world, settling_since_s=now_s)
         self.catalog_raw = opened.catalog_raw
@@ -44,6 +47,15 @@ class FleetState:
         self.cursor = 0
         self.targets = 1
         self.ended = False
+
+    # --- time ---
+
+    def at(self, now_s: float) -> None:
+        """Workflow time, before anything is decided or recorded at it. Where it was set back since the last time, all
+        that is remembered goes back with it."""
+        if (ahead_s := self._now_s - now_s) > clock.LEAST_S:
+            self.world = clock.set_back(self.world, ahead_s)
+        self._now_s = now_s
 
     # --- inputs ---
 
@@ -67,6 +79,7 @@ class FleetState:
         inputs = {i.arrival: i for i in self.world.inbox}
         before = self.world
         self.world = merge(before, plan, now_s, self._accepted(plan, inputs))
+        self.at(now_s)  # not before: what the plan brings is of the time at which it was made
         if self.world.generation != before.generation:
             self._keep(now_s)
         if plan.table_change:
@@ -135,6 +148,7 @@ class FleetState:
         return f"watch {nodes} node{'s' * (nodes != 1)} and {routers} router{'s' * (routers != 1)}"
 
     def observed(self, observation: Observation, now_s: float) -> None:
+        self.at(now_s)
         if observation.pool != self.pool:
             self.world = record.forget_silence(self.world)
         self.pool, self.cursor = observation.pool, observation.cursor
@@ -145,23 +159,27 @@ class FleetState:
 
     def next_dispatch(self, node: NodeId, now_s: float) -> DispatchCall | None:
         """What this node has to be told now; its token is used up by asking."""
+        self.at(now_s)
         call = batches.for_node(self.world, node)
         if call is not None:
             self.world = record.sending(self.world, call, now_s)
         return call
 
     def dispatched(self, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> None:
+        self.at(now_s)
         self.world = record.answered(self.world, call, answer, now_s)
         self.recent = self.recent.with_tasks(call.node, answer.tasks, now_s)
 
     def next_publish(self, router: RouterId, now_s: float) -> PublishCall | None:
         """What this router lacks now; its token is used up by asking."""
+        self.at(now_s)
         call = batches.for_router(self.world, self.log, router)
         if call is not None:
             self.world = record.pushing(self.world, call, now_s)
         return call
 
     def published(self, call: PublishCall, answer: PublishAnswer, now_s: float) -> None:
+        self.at(now_s)
         self.world = record.published(self.world, call, answer, now_s)
 
     def moment(self) -> str:

@@ -168,6 +168,7 @@ class ReconcileWorkflow(Inputs, Queries):
 
     async def _plan(self) -> Plan | None:
         run_id = workflow.info().run_id
+        self.state.at(_now_s())
         handover.put(run_id, self.state.world, _now_s())
         try:
             plan: Plan = await workflow.execute_local_activity(

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,9 +19,11 @@ class Resolved:
     left_out: Mapping[ReplicaId, str]
 
 
-async def resolve(endpoints: Iterable[Endpoint], known: Mapping[ReplicaId, str]) -> Resolved:
-    """`known`: addresses of some of them, which need not be looked up again. One host that is not known spoils only its
-    own endpoints."""
+async def resolve(
+    endpoints: Iterable[Endpoint], known: Mapping[ReplicaId, str], below: Collection[ReplicaId] = ()
+) -> Resolved:
+    """`known`: addresses of some of them, which need not be looked up again. `below`: those that may have a path. One
+    host that is not known spoils only its own endpoints."""
     new = [e for e in endpoints if e.id not in known]
     names = {host for e in new if (host := urlsplit(e.url).hostname)}
     hosts = dict(zip(names, await asyncio.gather(*map(_lookup, names)), strict=True))
@@ -29,7 +31,7 @@ async def resolve(endpoints: Iterable[Endpoint], known: Mapping[ReplicaId, str])
     for endpoint in new:
         parts = urlsplit(endpoint.url)
         address = hosts.get(parts.hostname or "")
-        if parts.scheme != "http" or parts.path not in ("", "/"):
+        if parts.scheme != "http" or (parts.path not in ("", "/") and endpoint.id not in below):
             left_out[endpoint.id] = f"{endpoint.url} is no plain http://HOST:PORT"
         elif not address:
             left_out[endpoint.id] = f"the name {parts.hostname} is not known on this host"

@@ -22,6 +22,7 @@ from llmgw.calls import Delta, PublishCall
 from llmgw.fencing import Fence, compare
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.observation import Target
+from llmgw.router_kinds import kind_of
 from llmgw.sentences import names_shown
 from llmgw.table import Table, TableChange
 from llmgw.wire import (
@@ -257,13 +258,14 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
 async def _next(call: PublishCall, table: Table, before: Book | None, *, anew: bool) -> Book:
     """The book for `table`. Addresses are looked up once per endpoint, and all of them anew with a whole table."""
     activator = call.settings.get(waking.SETTING)
-    known, stand_ins = {}, {} if activator is None else waking.stand_ins(table, activator)
+    apart = kind_of(call.kind).one_model_per_address
+    known, stand_ins = {}, {} if activator is None else waking.stand_ins(table, activator, apart=apart)
     wanted = {**table.endpoints, **stand_ins}
     if before is not None and not anew:
         told = {**before.endpoints, **before.stand_ins}
         same = (id_ for id_, e in wanted.items() if (b := told.get(id_)) and b.url == e.url)
         known = {id_: before.addresses[id_] for id_ in same if id_ in before.addresses}
-    found = await resolve(wanted.values(), known)
+    found = await resolve(wanted.values(), known, stand_ins)
     book = Book(
         token=call.token,
         digest=table.digest,

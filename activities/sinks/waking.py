@@ -13,8 +13,10 @@ SETTING = ACTIVATOR
 _WAKING = (ModelState.ASLEEP, ModelState.STARTING)
 
 
-def stand_ins(table: Table, activator: str) -> dict[ReplicaId, Endpoint]:
-    """An endpoint for each model that sleeps or starts and has none: `activator`'s, under the model's own names."""
+def stand_ins(table: Table, activator: str, *, apart: bool = False) -> dict[ReplicaId, Endpoint]:
+    """An endpoint for each model that sleeps or starts and has none: `activator`'s, under the model's own names.
+    `apart`: each at an address of its own, the activator's side door (`/for/…`)."""
+    base = activator.rstrip("/")
     served = {endpoint.models[0] for endpoint in table.endpoints.values()}
     found: dict[ReplicaId, Endpoint] = {}
     for name, model in sorted(table.models.items()):
@@ -22,7 +24,7 @@ def stand_ins(table: Table, activator: str) -> dict[ReplicaId, Endpoint]:
             id_ = ReplicaId(f"activator-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}")
             found[id_] = Endpoint(
                 id=id_,
-                url=activator.rstrip("/"),
+                url=f"{base}/for/{id_}" if apart else base,
                 models=(name, *model.aliases),
                 served_name=name,
                 engine="activator",

@@ -18,6 +18,9 @@ from typing import Protocol
 import httpx
 
 _CHUNK = 256 * 1024
+MOST_AT_ONCE = 16 * 1024**3
+"""Bytes asked for in one request: the hub's servers give no more than 50 GB in one answer."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -109,10 +112,14 @@ class FromWeb:
     """The part belongs to the file by its name (a hash): no need to ask."""
 
     def __call__(self, piece: Piece, grown: Grown) -> None:
-        have = piece.part.stat().st_size if piece.part.is_file() else 0
-        if piece.size is not None and have == piece.size:
-            return
-        headers = {**self.headers, "Accept-Encoding": "identity", **self._range(piece.part, have)}
+        while (have := _length(piece.part)) != piece.size:
+            self._ask(piece, have, grown)
+            if piece.size is None or _length(piece.part) <= have:
+                return  # all there was, or less than was promised, which the check will tell
+
+    def _ask(self, piece: Piece, have: int, grown: Grown) -> None:
+        """One request: for what is to come, or for as much of it as one answer may hold."""
+        headers = {**self.headers, "Accept-Encoding": "identity", **self._range(piece, have)}
         with self.client.stream("GET", self.url, headers=headers) as answer:
             if answer.status_code == 416:  # the part is longer than the file has become
                 _forget(piece.part, have, grown)
@@ -129,11 +136,13 @@ class FromWeb:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def _range(self, part: Path, have: int) -> dict[str, str]:
-        validator = "" if self.validated else _validator(part)
-        if not have or not (self.validated or validator):
+    def _range(self, piece: Piece, have: int) -> dict[str, str]:
+        validator = "" if self.validated else _validator(piece.part)
+        much = piece.size is not None and piece.size - have > MOST_AT_ONCE
+        if (have and not (self.validated or validator)) or not (have or much):
             return {}
-        return {"Range": f"bytes={have}-"} | ({"If-Range": validator} if validator else {})
+        last = have + MOST_AT_ONCE - 1 if much else ""
+        return {"Range": f"bytes={have}-{last}"} | ({"If-Range": validator} if validator and have else {})
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,10 @@ def check_answer(answer: httpx.Response, name: str) -> None:
         raise PullError("absent", f"{name}: the server answers {answer.status_code}")
     if not answer.is_success:
         raise PullError("network", f"{name}: the server answers {answer.status_code}")
+
+
+def _length(part: Path) -> int:
+    return part.stat().st_size if part.is_file() else 0
 
 
 def _first_byte(answer: httpx.Response) -> int | None:

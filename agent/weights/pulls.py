@@ -23,6 +23,8 @@ from llmgw.wire import CommandResult, Outcome, Pull, Refusal, RefusalCode, Weigh
 AT_ONCE = 2
 ATTEMPTS = 6
 MOST_PULLS = 50
+WORTH_GOING_ON = 16 * 1024 * 1024
+"""Bytes by which an attempt that failed has got on, so that it is not counted against the pull."""
 _PAUSE_S = (5.0, 300.0)
 _SPACE_S = 5.0
 _MARGIN = 0.01
@@ -170,6 +172,7 @@ class Pulls:
         turn = self._turns.setdefault(pull.key, asyncio.Lock())
         attempt = 0
         while attempt < ATTEMPTS:
+            before = pull.bytes
             try:
                 async with turn, self._slots:
                     await self._attempt(pull)
@@ -178,6 +181,8 @@ class Pulls:
                 self._around.ended(pull.order.source)
                 return
             except Failed as failure:
+                if pull.bytes - before >= WORTH_GOING_ON:
+                    attempt = 0  # a long way may be interrupted as often as it likes, as long as it gets on
                 attempt += failure.kind != "no_disk"
                 pull.coming = 0
                 self._say(pull, failure.text)

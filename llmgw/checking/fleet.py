@@ -1,7 +1,8 @@
 """Rules about the fleet: references to pools and kinds of routers, and profiles that no declared node could hold."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 from llmgw import router_kinds
 from llmgw.catalog import DEFAULT_POOL, Accelerators, Catalog, Model, Node, NodeDevices, Profile
@@ -36,6 +37,8 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
             ("models",), "there are no models: everything that runs is removed", "is that meant?", Severity.WARNING
         )
     yield from _limits(catalog)
+    yield from _groups(catalog)
+    places = _Places(catalog)
     for i, model in enumerate(catalog.models):
         if model.idle_timeout_s is not None and model.replicas.min == model.replicas.max:
             yield Finding(
@@ -44,9 +47,9 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
                 "set replicas: {min: 0}, or leave it out",
                 Severity.WARNING,
             )
-        yield from _placing(i, model, catalog)
+        yield from _placing(i, model, catalog, places)
         for j, profile in enumerate(model.profiles):
-            if (reason := _never_fits(profile, catalog)) is not None:
+            if (reason := _never_fits(profile, catalog, places)) is not None:
                 yield Finding(
                     ("models", i, "profiles", j),
                     f"no declared node could ever hold profile {profile.name}: {reason}",
@@ -55,9 +58,31 @@ def worth_a_look(catalog: Catalog) -> Iterator[Finding]:
                 )
 
 
-def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
+class _Place(NamedTuple):
+    nodes: tuple[Node, ...]
+    devices: frozenset[tuple[NodeDevices, ...]]
+    """What a node of them has, each once."""
+
+
+class _Places:
+    """Where profiles may run, as far as is declared: worked out once for all that ask for the same."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.known = frozenset(node.id for node in catalog.nodes)
+        self._nodes = catalog.nodes
+        self._found: dict[object, _Place] = {}
+
+    def of(self, profile: Profile) -> _Place:
+        asked = (profile.pool, profile.nodes, frozenset(profile.labels.items()))
+        if asked not in self._found:
+            nodes = tuple(node for node in self._nodes if may_run_on(profile, node))
+            self._found[asked] = _Place(nodes, frozenset(node.devices for node in nodes))
+        return self._found[asked]
+
+
+def _placing(i: int, model: Model, catalog: Catalog, places: _Places) -> Iterator[Finding]:
     """Rules about places that nothing can meet as far as is declared; nodes may still be added by order."""
-    known = {node.id for node in catalog.nodes}
+    known = places.known
     for j, profile in enumerate(model.profiles):
         at = ("models", i, "profiles", j)
         strangers = sorted(set(profile.nodes) - known) if catalog.nodes else []
@@ -66,15 +91,16 @@ def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
                 f"{', '.join(map(quoted, strangers))} in `nodes` {'is' if len(strangers) == 1 else 'are'} not declared"
             )
             yield Finding((*at, "nodes"), what, did_you_mean(strangers[0], known), Severity.WARNING)
-    places = len({node.id for profile in model.profiles for node in catalog.nodes if may_run_on(profile, node)})
-    if model.max_per_node is not None and catalog.nodes and model.replicas.min > places * model.max_per_node:
-        yield Finding(
-            ("models", i, "max_per_node"),
-            f"{are(model.replicas.min, 'replica')} wanted, and {counted(places, 'declared node')} may have "
-            f"{model.max_per_node} each",
-            "raise it, lower replicas, or declare more nodes",
-            Severity.WARNING,
-        )
+    if model.max_per_node is not None and catalog.nodes:
+        count = len({node.id for profile in model.profiles for node in places.of(profile).nodes})
+        if model.replicas.min > count * model.max_per_node:
+            yield Finding(
+                ("models", i, "max_per_node"),
+                f"{are(model.replicas.min, 'replica')} wanted, and {counted(count, 'declared node')} may have "
+                f"{model.max_per_node} each",
+                "raise it, lower replicas, or declare more nodes",
+                Severity.WARNING,
+            )
     group = model.exclusive_group
     if group is not None and sum(1 for other in catalog.models if other.exclusive_group == group) == 1:
         yield Finding(
@@ -83,6 +109,25 @@ def _placing(i: int, model: Model, catalog: Catalog) -> Iterator[Finding]:
             "name the group at the other models too",
             Severity.WARNING,
         )
+
+
+def _groups(catalog: Catalog) -> Iterator[Finding]:
+    """Groups of which more models are to run than there are declared nodes to keep them apart on."""
+    groups: dict[str, list[int]] = {}
+    for i, model in enumerate(catalog.models):
+        if model.exclusive_group is not None and model.replicas.min > 0:
+            groups.setdefault(model.exclusive_group, []).append(i)
+    for group, members in groups.items() if catalog.nodes else ():
+        profiles = [profile for i in members for profile in catalog.models[i].profiles]
+        places = sum(1 for node in catalog.nodes if any(may_run_on(profile, node) for profile in profiles))
+        if len(members) > places:
+            yield Finding(
+                ("models", members[-1], "exclusive_group"),
+                f"{len(members)} models of group {quoted(group)} are to run, no two on one node, and {places} declared "
+                f"node{'s' * (places != 1)} may have them",
+                "declare more nodes, let some start at 0 replicas, or take some out of the group",
+                Severity.WARNING,
+            )
 
 
 def may_run_on(profile: Profile, node: Node) -> bool:
@@ -117,24 +162,23 @@ def _limits(catalog: Catalog) -> Iterator[Finding]:
             )
 
 
-def _never_fits(profile: Profile, catalog: Catalog) -> str | None:
+def _never_fits(profile: Profile, catalog: Catalog, places: _Places) -> str | None:
     """Why no declared node can hold `profile`; None when one can, or when that is not known."""
     if not catalog.nodes:
         return None
-    in_pool = [node for node in catalog.nodes if node.pool == profile.pool]
-    if not in_pool:
+    nodes, kinds = places.of(profile)
+    if not nodes and all(node.pool != profile.pool for node in catalog.nodes):
         return f"no node is in pool {profile.pool}"
-    nodes = [node for node in in_pool if may_run_on(profile, node)]
-    if not nodes and set(profile.nodes) <= {node.id for node in catalog.nodes}:
+    if not nodes and places.known.issuperset(profile.nodes):
         labels = ", ".join(f"{key}={value}" for key, value in sorted(profile.labels.items()))
         wanted = " and ".join([*(["is in its list"] if profile.nodes else []), *([f"has {labels}"] if labels else [])])
         return f"no node of pool {profile.pool} {wanted}"
     if not nodes:
         return None
-    if not profile.accelerators or any(not node.devices for node in nodes):
+    if not profile.accelerators or () in kinds:
         return None
     share = catalog.policy.max_shared_percent
-    if any(holds(devices, profile.accelerators, share) for devices in {node.devices for node in nodes}):
+    if any(holds(devices, profile.accelerators, share) for devices in kinds):
         return None
     asked = " + ".join(_asked(item) for item in profile.accelerators)
     return f"it asks {asked} on one node; {_largest(nodes)}"
@@ -168,7 +212,7 @@ def _asked(item: Accelerators) -> str:
     return f"{claim}{item.count} × {item.kind or 'any'}{memory}"
 
 
-def _largest(nodes: list[Node]) -> str:
+def _largest(nodes: Sequence[Node]) -> str:
     """The node with the most devices, as an example of what there is."""
     largest = max(nodes, key=lambda node: sum(device.count for device in node.devices))
     there = ", ".join(

@@ -37,9 +37,11 @@ def find(raw: object, *pattern: str, at: Path = ()) -> Iterator[Found]:
         yield Found(at, raw)
         return
     step, *rest = pattern
-    for key, value in _children(raw):
-        if step in (EACH, key):
+    if step == EACH:
+        for key, value in _children(raw):
             yield from find(value, *rest, at=(*at, key))
+    elif isinstance(raw, Mapping) and step in raw:
+        yield from find(raw[step], *rest, at=(*at, step))
 
 
 def texts(raw: object, *pattern: str, at: Path = ()) -> Iterator[FoundText]:

@@ -101,6 +101,8 @@ class Slot:
     """None: it is in order and nobody else is on it; else it can be shared as far as this, and never taken whole."""
     trouble: str = ""
     """Why, in words that follow a number of devices: `out of order or quarantined`."""
+    others_mib: int = 0
+    """What others hold of it, where that is its trouble."""
     kept_mib: int = 0
     """What driver and firmware keep of it, where that is worth telling; in no other figure here."""
     identity: Identity = ""

@@ -16,6 +16,7 @@ Fell = tuple[str, int]
 """A reason and the nodes that it holds back."""
 
 MOST_REASONS = 6
+MOST_NAMED = 3
 MAIN_MEMORY = "MiB of main memory"
 
 
@@ -257,7 +258,16 @@ def _nearest(field: Field, need: Need, among: Sequence[Fell]) -> str:
     node, reason = -best[2], among[best[1]][0]
     host = field.yard.host[node]
     more = f", {max(0, host)} MiB of it left" if reason.endswith(MAIN_MEMORY) and host >= 0 else ""
-    return f"{field.yard.sites[node].id} {reason}{more}"
+    return f"{field.yard.sites[node].id} {reason}{more}{_by_name(field, need, node)}"
+
+
+def _by_name(field: Field, need: Need, node: int) -> str:
+    """Which devices are in trouble there, and how much of them others hold, in whole GiB so that it stays the same."""
+    ask = _hardest(field, need, node) if need.asks else None
+    slots = [slot for bank, slot in _slots(field, node) if slot.trouble and ask is not None and suits(ask, bank)]
+    named = [slot.id + (f" {-(-slot.others_mib // 1024)} GiB" if slot.others_mib else "") for slot in slots]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return f": {', '.join(named[:MOST_NAMED])}{more}" if named else ""
 
 
 def _alike(field: Field, nodes: int) -> Iterator[int]:

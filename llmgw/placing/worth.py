@@ -86,11 +86,13 @@ class Worth:
             there[room.layout] += nodes * layouts[room.layout].devices
             free[room.layout] += nodes * units(room.left, layouts[room.layout])
         price = [BALANCE * (1 - free[c] / (there[c] or 1)) for c in range(len(layouts))]
+        asked = sum(devices for _, devices in self._leans)
+        share = min(1.0, sum(there) / asked) if asked else 1.0
         for needs, devices in self._leans:
             suited = [c for c in range(len(layouts)) if any(self.draws(need)[c] for need in needs)]
             room_for = sum(there[c] for c in suited)
             for c in suited:
-                price[c] += devices / (room_for or 1)
+                price[c] += share * devices / (room_for or 1)
         return [SCARCITY * p for p in price]
 
     # --- one place ---

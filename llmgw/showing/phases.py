@@ -91,9 +91,9 @@ def _is_under_way(world: World, assignment: Assignment) -> bool:
 
 
 def unfinished(world: World, now_s: float) -> tuple[str, ...]:
-    """What is left to do or to wait for; empty when everything is as wanted."""
-    waits = (f"{counted(len(world.waiting), 'reason')} to wait",) if world.waiting else ()
-    return (*unlike_wanted(world, now_s), *waits)
+    """What is left to do, or else to wait for; empty when everything is as wanted."""
+    said = unlike_wanted(world, now_s)
+    return said or ((f"{counted(len(world.waiting), 'reason')} to wait",) if world.waiting else ())
 
 
 def unlike_wanted(world: World, now_s: float) -> tuple[str, ...]:

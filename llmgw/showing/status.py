@@ -126,6 +126,8 @@ class Status(View):
     models: dict[ModelState, int]
     replicas: dict[ReplicaState, int]
     nodes: dict[NodeState, int]
+    coming_up: int = 0
+    """Nodes that are heard and whose devices are still coming up."""
     devices: int = 0
     """All that the nodes report."""
     devices_free: int = 0
@@ -179,6 +181,7 @@ def status(world: World, recent: Recent, now_s: float, run: RunRow | None = None
             models=dict(Counter(m.state for m in world.table.models.values())),
             replicas=dict(Counter(scene.state(a) for a in world.assignments.values())),
             nodes=dict(Counter(view.state for view in scene.survey.nodes.values())),
+            coming_up=sum(1 for view in scene.survey.nodes.values() if _is_coming_up(view)),
             devices=sum(devices.values()),
             devices_free=devices.get(DeviceState.FREE, 0),
             device_states=devices,
@@ -216,6 +219,12 @@ def _fitted(made: Status) -> Status:
         shortened = tuple(sorted({*made.shortened, longest}))
         made = made.model_copy(update={longest: kept, "shortened": shortened})
     return made
+
+
+def _is_coming_up(view: NodeView) -> bool:
+    if view.seen is None or not view.judges:
+        return False
+    return not view.seen.inventory.complete and not view.seen.inventory.problem
 
 
 def _device_states(scene: Scene) -> dict[DeviceState, int]:

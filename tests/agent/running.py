@@ -4,11 +4,9 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import httpx
 import psutil
 
 from agent.cgroups import cgroups_for
+from bench.processes import free_block
 from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId
 from llmgw.wire import (
     BatchReply,
@@ -33,7 +32,8 @@ from llmgw.wire import (
 
 NODE = NodeId("n1")
 LIMIT_S = 20.0
-BLOCK = 100  # ports
+PORTS = 100
+"""Of its block: its own, and behind it those of its engines."""
 
 
 def token(seq: int, installation: str = "here", epoch: int = 1) -> Token:
@@ -90,7 +90,7 @@ class Agent:
                 f"127.0.0.1:{self.port}",
             ),
             *("--state-dir", str(self.state_dir), "--machine-id", "machine", "--devices", self.devices, *flags),
-            *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + BLOCK - 1}")),
+            *(() if "--port-range" in flags else ("--port-range", f"{self.port + 1}-{self.port + PORTS - 1}")),
         ]
         with (self.state_dir.parent / "agent.log").open("ab") as log:
             env = {**os.environ, "LLMGW_SECRET_PASS_PHRASE": "open-sesame", **self.env}
@@ -194,26 +194,6 @@ class Agent:
 
 
 JSON = {"content-type": "application/json"}
-
-
-@contextlib.contextmanager
-def free_block() -> Iterator[int]:
-    """The first port of a block for one agent and its engines, held against other tests of this machine.
-
-    It lies below the ports the kernel lends to clients. The hold is the UDP port of the same number: it goes with this
-    process, and leaves the TCP port to the agent.
-    """
-    for first in random.sample(range(10_000, 32_000, BLOCK), k=100):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hold:
-            try:
-                hold.bind(("127.0.0.1", first))
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", first))
-            except OSError:
-                continue
-            yield first
-            return
-    raise AssertionError("100 blocks of ports are taken")
 
 
 @contextlib.asynccontextmanager

@@ -14,10 +14,11 @@ from activities.pools import Pools
 from activities.settings import Outward, peer_context
 from agent.limits import MOST_CLIENTS, Rate
 from agent.settings import SettingsError, read_settings
+from bench.processes import free_block
 from llmgw.ids import NodeId
 from llmgw.observation import Target, Targets
 from llmgw.wire import CommandBatch
-from tests.agent.running import JSON, Agent, agent_in, free_block, token
+from tests.agent.running import JSON, Agent, agent_in, token
 
 
 async def test_tokens_are_rotated_by_changing_the_file(tmp_path: Path) -> None:

@@ -144,7 +144,6 @@ def test_a_log_that_grows_by_gigabytes_is_halved_to_its_limit_and_one_on_a_full_
 ) -> None:
     logs = EngineLogs(tmp_path, 1)
     path = logs.path(ReplicaId("m-1"), 1)
-    path.parent.mkdir()
     path.write_bytes(b"x" * 5_000_000 + b"last words")
     assert logs.bound(ReplicaId("m-1"), 1)
     kept = path.with_suffix(".log.1")

@@ -15,7 +15,8 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
 from agent.description import published
-from tests.agent.running import NODE, Agent, free_block, token
+from bench.processes import free_block
+from tests.agent.running import NODE, Agent, token
 
 BEARER = {"authorization": "Bearer secret-token"}
 DESCRIPTION = Path(__file__).parents[2] / "docs" / "agent.openapi.json"

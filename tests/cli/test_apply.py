@@ -12,10 +12,10 @@ from cli.progress import Arrived, Going, Halted, Progress, Stuck, progress
 from llmgw import kept_catalogs, views
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_digest
 from llmgw.catalog_input import expand
-from llmgw.ids import ModelName, RouterId
+from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import Recent
-from llmgw.wire import Token
+from llmgw.wire import Inventory, Token
 from llmgw.world import (
     HeldCatalog,
     InputKind,
@@ -28,7 +28,7 @@ from llmgw.world import (
     World,
 )
 from tests.cli.fleets import Command, WorldFleet
-from tests.core.worlds import NOW, catalog, model, raw_catalog, serving, world
+from tests.core.worlds import NOW, catalog, model, raw_catalog, seen, serving, world
 
 ROOT = Path(__file__).parents[2]
 BAD = "models:\n  - name: a\n    profiles:\n      - {name: p, engine: vlm}\n  - name: a\n    profiles: []\n"
@@ -316,6 +316,10 @@ def old_version(found: World) -> World:
     return replace(found, good={ModelName("qwen"): catalog("qwen")})
 
 
+def coming_up(found: World) -> World:
+    return replace(found, seen={NodeId("node-a"): seen("node-a", inventory=Inventory(complete=False))})
+
+
 OTHER = Token(installation="other", fleet="main", epoch=9, seq=1)
 HEARD = {"router/edge-1": Silence(SilenceLevel.HEARD, NOW)}
 HELD = HeldCatalog("d", {}, NOW, "held: too many leave")
@@ -330,6 +334,11 @@ SCENES: dict[str, tuple[World, type[Progress], str]] = {
     ),
     "settling": (replace(lacking(), settling_since_s=NOW), Going, "nothing is started or stopped before"),
     "no room": (given_up(lacking(), "no_place"), Halted, "qwen: 0 of 1 ready; given up: failed 5 times. `llmgw exp"),
+    "no room while the devices of a node come up": (
+        coming_up(given_up(lacking(), "no_place")),
+        Going,
+        "given up: failed 5 times",
+    ),
     "one without room, one on its way": (given_up(in_force(world("qwen", "llama")), "no_place"), Going, "llama, qwen"),
     "no room for the new version": (
         given_up(old_version(in_force(serving("qwen"))), "no_place"),

@@ -291,3 +291,45 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         read(tmp_path / "none.yaml")
+
+
+# --- a file that was cut ---------------------------------------------------------------------------------------------
+
+WHOLE = """\
+nodes:
+  - {id: n0, url: "http://n0"}
+models:
+  - name: org/Qwen3:30B
+    aliases: [模型, small]
+    replicas: {min: 0, max: 2}
+    profiles:
+      - name: p
+        engine: stub
+        accelerators: [{count: 1, memory: 80GB}]
+  - name: second
+    profiles: [{name: p, engine: stub}]
+"""
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_catalog_cut_anywhere_says_where_it_breaks_off_or_is_what_is_left(is_json: bool) -> None:
+    text = json.dumps(parse(WHOLE, is_json=False).raw) if is_json else WHOLE
+    names = {"org/Qwen3:30B", "second"}
+    for length in range(len(text)):
+        problems, raw = _told(text[:length], is_json=is_json)
+        checked = check(raw) if not problems else None
+        told = problems or (checked.problems if checked is not None else ())
+        assert all(problem.what for problem in told), length
+        if checked is None or checked.catalog is None:
+            assert told, length
+            continue
+        assert not is_json, "what breaks off is no JSON"
+        assert {m.name for m in checked.catalog.models} <= names | {n[:k] for n in names for k in range(len(n))}
+
+
+def _told(text: str, *, is_json: bool) -> tuple[tuple[Problem, ...], object]:
+    """What is wrong with a text, and what it says."""
+    try:
+        return (), parse(text, is_json=is_json).raw
+    except UnreadableError as broken:
+        return broken.problems, None

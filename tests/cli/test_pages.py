@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cli.looking import LISTED
+from llmgw.ids import NodeId
 from llmgw.plan import Judgement, Verdict
 from llmgw.recent import Recent
 from llmgw.world import HeldCatalog, InputKind, Pause, Waiting, Wishes, World
@@ -67,6 +68,15 @@ def test_json_has_every_row_of_every_page(words: str, query: str) -> None:
     first = QUERIES[query](fleet).model_dump(mode="json")
     assert len(rows) == first["total"]
     assert rows[: len(first[query])] == first[query]
+
+
+def test_a_device_of_a_node_that_takes_nothing_is_not_called_free() -> None:
+    fleet = troubled()
+    assert page("devices", None).count("free") == 2
+    closed = replace(fleet, wishes=Wishes(cordoned={NodeId("gpu-rack1-07"): NOW}))
+    told = Command(WorldFleet(closed))("devices").stdout
+    assert "free" not in told
+    assert told.count("unused") == 2
 
 
 HELD = "held: it removes 3 of the 4 models that run (b, c, d). To confirm, send it again after 30 s"

@@ -33,12 +33,12 @@ def moments(seed: int) -> list[tuple[World, float]]:
     """Worlds as they were handed to `decide` in a story, with the time; most of them leave something to decide."""
     fleet = story.fleet(seed)
     found: list[tuple[World, float]] = []
-    fleet.checks.append(lambda f: found.append((f.world, f.now_s)))
+    fleet.checks.append(lambda f: found.append((f.world, f.clock_s)))
     fleet.catalog(faults.catalog(fleet, 0))
     for happening in story.story(seed):
         fleet.run(max(0.0, 1_000.0 + happening.at_s - fleet.now_s))
         faults.WHAT[happening.what](fleet, happening)
-        found.append((fleet.world, fleet.now_s))
+        found.append((fleet.world, fleet.clock_s))
     return found
 
 

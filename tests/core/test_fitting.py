@@ -117,3 +117,33 @@ def test_devices_that_cannot_be_are_refused(item: Raw, words: str) -> None:
     checked = check(with_profile(accelerators=[item]))
     assert checked.catalog is None
     assert any(words in problem.what for problem in checked.problems), list(map(str, checked.problems))
+
+
+@pytest.mark.parametrize(
+    ("items", "fits"),
+    [
+        ([{"count": 1, "devices": ["a"]}, {"count": 1, "devices": ["a"]}], False),
+        ([{"count": 1, "devices": ["a", "b"]}, {"count": 1, "devices": ["a"]}], True),
+        ([{"count": 1, "devices": ["a"]}, {"count": 1, "devices": ["a"]}, {"count": 1, "devices": ["c", "d"]}], False),
+        ([{"count": 1, "devices": ["a"], "claim": "1GiB"}, {"count": 1, "devices": ["a"], "claim": "1GiB"}], True),
+        ([{"count": 1, "devices": ["a"]}, {"count": 2}], True),
+    ],
+)
+def test_lists_of_devices_that_cannot_be_met_together_are_refused(items: list[Raw], fits: bool) -> None:
+    checked = check(with_profile(accelerators=items))
+    assert (checked.catalog is not None) is fits
+    if not fits:
+        (problem,) = checked.problems
+        assert problem.what == "2 items of accelerators take 2 whole devices together, and list only 1 different ones"
+
+
+@pytest.mark.parametrize(("least", "nodes", "told"), [(1, 2, True), (1, 3, False), (0, 2, False), (1, 0, False)])
+def test_a_group_that_cannot_be_kept_apart_is_warned_about(least: int, nodes: int, told: bool) -> None:
+    profile = {"name": "p", "engine": "stub"}
+    members: list[Raw] = [
+        {"name": n, "exclusive_group": "g", "replicas": {"min": least, "max": 1}, "profiles": [profile]} for n in "abc"
+    ]
+    declared = [{"id": f"n{i}", "url": f"http://n{i}"} for i in range(nodes)]
+    found = [w.what for w in check({"nodes": declared, "models": members}).warnings]
+    words = 'models of group "g" are to run, no two on one node, and 2 declared nodes may have them'
+    assert found == ([f"3 {words}"] if told else [])

@@ -89,7 +89,7 @@ TWO = request("m", 1, whole(2, "a"))
             (Site(NodeId("n0"), (slot("x", left_mib=0, trouble="out of order or quarantined"), slot("y"))),),
             TWO,
             "1 node with 1 free, 1 out of order or quarantined"
-            " (nearest: n0 with 1 free, 1 out of order or quarantined)",
+            " (nearest: n0 with 1 free, 1 out of order or quarantined: x)",
         ),
         (
             (

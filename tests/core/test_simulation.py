@@ -10,7 +10,7 @@ import pytest
 
 from sim import story
 
-SEEDS = int(os.environ.get("SIM_SEEDS", "24"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "48"))
 GROUPS = 8
 
 

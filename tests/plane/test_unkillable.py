@@ -13,9 +13,14 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RawValue
 from temporalio.worker import Replayer
 
+from activities.outward import Callers
+from activities.pools import Pools
+from activities.settings import Outward
+from bench.stage import patiently
 from llmgw.plan import Judgement
 from tests.plane.conftest import working
-from workers.control import runner
+from workers.control import keep_running, make_worker, runner
+from workers.settings import WorkerSettings
 from workflows import names
 from workflows.client import Fleet
 from workflows.converting import data_converter
@@ -150,6 +155,27 @@ async def test_a_terminated_fleet_comes_back_with_its_catalog(client: Client) ->
         assert (status["generation"], status["digest"]) == (before.generation, before.digest)
         assert (await fleet.apply(GOOD)).judgement is Judgement.UNCHANGED
         await fleet.handle.terminate("the test is over")
+
+
+async def test_a_terminated_fleet_comes_back_as_soon_as_its_observer_learns_of_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.control.ENSURE_EVERY_S", 3600.0)
+    settings = WorkerSettings(fleet=f"phoenix-{uuid.uuid4().hex[:8]}", installation="test", metrics_listen=None)
+    callers, pools = Callers(Outward()), Pools(Outward())
+    fleet = Fleet(client, settings.fleet)
+    async with make_worker(client, settings, callers, pools), asyncio.timeout(60):
+        keeping = asyncio.create_task(keep_running(client, settings, "test", pools.unwatched))
+        before = await patiently(lambda: fleet.apply(GOOD))
+        run = (await fleet.handle.describe()).run_id
+        await fleet.handle.terminate("by mistake")
+        while (await fleet.handle.describe()).run_id == run:  # noqa: ASYNC110 - asked from outside
+            await asyncio.sleep(0.05)
+        assert (await patiently(lambda: fleet.apply(GOOD))).generation == before.generation
+        keeping.cancel()
+        await fleet.handle.terminate("the test is over")
+    await pools.close()
+    await callers.close()
 
 
 async def test_a_cancelled_fleet_ends_and_is_left_alone(client: Client) -> None:

@@ -1,6 +1,7 @@
 """The control API over HTTP: tables in, state out."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,21 @@ async def test_a_restart_serves_the_table_on_disk_and_keeps_its_fence(tmp_path: 
         assert (await rig.put(table(6)))[0] == 409
         async with watching(rig) as state:
             assert (await state.next()).tables["f"].digest == served.digest
+
+
+async def test_a_state_directory_that_is_removed_under_it_is_written_anew_with_the_tables_of_all_fleets(
+    tmp_path: Path, engine: Engine
+) -> None:
+    folder = tmp_path / "state"
+    async with started(folder) as rig:
+        await rig.put(table(1, (model("m"),), (engine.endpoint(),), fleet="a"))
+        await rig.put(table(1, fleet="b"))
+        shutil.rmtree(folder)
+        assert await rig.ask() == (200, {"replica": "m-1"})
+        assert (await rig.put(table(2, fleet="b")))[0] == 200
+    async with started(folder) as rig:
+        assert await rig.ask() == (200, {"replica": "m-1"})
+        assert (await rig.put(table(1, fleet="b")))[0] == 409
 
 
 async def test_a_corrupt_file_counts_as_no_table(tmp_path: Path) -> None:

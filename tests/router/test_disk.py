@@ -1,5 +1,6 @@
 """Tables on disk: safe names, whole files, and what cannot be understood is kept for a person."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -46,6 +47,31 @@ def test_a_second_router_may_not_use_the_same_directory(tmp_path: Path) -> None:
     with closing(Disk(tmp_path)), pytest.raises(InUseError, match="give each router its own"):
         Disk(tmp_path)
     Disk(tmp_path).close()
+
+
+def test_a_removed_directory_is_made_again_and_held_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with closing(Disk(folder)) as disk:
+        disk.write(token(3), SOUND)
+        assert not disk.is_lost()
+        shutil.rmtree(folder)
+        assert disk.is_lost()
+        disk.make_anew()
+        assert not disk.is_lost()
+        with pytest.raises(InUseError):
+            Disk(folder)
+        disk.write(token(4), SOUND)
+        assert list(disk.read()) == [(token(4), SOUND)]
+
+
+def test_a_directory_that_another_router_took_is_left_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with closing(Disk(folder)) as disk:
+        folder.rename(tmp_path / "moved")
+        with closing(Disk(folder)):
+            assert disk.is_lost()
+            with pytest.raises(OSError, match="in use by another router"):
+                disk.make_anew()
 
 
 @pytest.mark.parametrize(

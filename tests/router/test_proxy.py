@@ -240,6 +240,18 @@ class AsyncBody:
             yield self._body[at : at + (1 << 20)]
 
 
+async def test_a_side_door_leads_where_the_front_door_does(rig: Rig, engine: Engine) -> None:
+    """Routers that know one model by one address ask for each sleeping model at an address of its own."""
+    await rig.serve((model("m", "chat"),), both(engine.endpoint()))
+    assert await rig.ask("chat", "/for/activator-1" + CHAT + "?a=b") == (200, {"replica": "m-1"})
+    assert engine.seen[0].path == CHAT + "?a=b"
+    for path in ("/for/activator-1/health", "/for/activator-1/v1/models"):
+        async with rig.client.get(rig.url + path) as response:
+            assert response.status == 200
+    assert (await rig.ask("x", "/for/activator-1" + CHAT))[0] == 404
+    assert (await rig.ask("m", "/for/a/b" + CHAT))[0] == 404
+
+
 async def test_a_body_above_the_limit_is_refused(tmp_path: Path, engine: Engine) -> None:
     async with started(tmp_path, max_body_bytes=1000) as rig:
         await rig.serve((model("m"),), (engine.endpoint(),))

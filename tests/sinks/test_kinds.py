@@ -72,7 +72,11 @@ def test_a_rightly_declared_router_is_accepted(kind: str) -> None:
             "settings.check_every_s",
             "no whole number of 1 to 3600",
         ),
-        ({"kind": "smg", "settings": {"state": "/s", "key": "k"}}, "settings.key", "known: key_file, metrics, state"),
+        (
+            {"kind": "smg", "settings": {"state": "/s", "key": "k"}},
+            "settings.key",
+            "known: activator, key_file, metrics, state",
+        ),
         ({"settings": {"file": "/f"}}, "settings.file", "kind native takes no settings"),
         ({"kind": "prometheus", "url": "file://host/x"}, "url", "absolute path"),
         ({"kind": "prometheus", "url": "file:///"}, "url", "absolute path"),

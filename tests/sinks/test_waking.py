@@ -20,7 +20,7 @@ READY = TableModel(name=ModelName("m"), state=ModelState.READY, idle_after_s=1.0
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("kind", ["haproxy", "envoy"])
+@pytest.mark.parametrize("kind", ["haproxy", "envoy", "smg", "smg-file"])
 async def test_a_request_through_another_router_wakes_its_model_and_is_answered(kind: str, tmp_path: Path) -> None:
     (tmp_path / "edge").mkdir()
     (tmp_path / "activator").mkdir()
@@ -62,3 +62,10 @@ def test_only_models_that_a_request_can_wake_get_a_stand_in() -> None:
         (("starting",), "starting", "http://wakes:8080"),
     ]
     assert len(found) == 2, "each has an id of its own"
+
+
+def test_a_stand_in_has_an_address_of_its_own_where_a_router_tells_models_apart_by_it() -> None:
+    models = [TableModel(name=ModelName(name), state=ModelState.ASLEEP) for name in ("a", "b")]
+    found = stand_ins(tables.build(models, []), "http://wakes:8080/", apart=True)
+    assert {e.url for e in found.values()} == {f"http://wakes:8080/for/{id_}" for id_ in found}
+    assert len(found) == 2
