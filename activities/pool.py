@@ -99,6 +99,8 @@ class Pool:
         self._streams: dict[str, _Stream] = {}
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
+        self._inventory_told: dict[str, int] = {}
+        """Of the present reader, who began at 0: with which cursor it asked when the inventory was last told."""
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
@@ -158,6 +160,8 @@ class Pool:
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
+        if cursor == 0:
+            self._inventory_told.clear()
         taken: list[Fact] = []
         size, reached = 0, cursor
         for seq, target, fact in due:
@@ -166,6 +170,8 @@ class Pool:
             if taken and size > PART_BYTES:
                 break
             taken.append(part)
+            if isinstance(part, NodeSeen) and part.inventory is not None:
+                self._inventory_told[target] = cursor
             reached = seq
         more = len(taken) < len(due)
         return Observation(
@@ -180,8 +186,11 @@ class Pool:
         )
 
     def _with_inventory(self, target: str, fact: Fact, cursor: int) -> Fact:
-        """A node's inventory travels only when it changed since the cursor."""
-        if not isinstance(fact, NodeSeen) or self._inventory_seq.get(target, 0) <= cursor:
+        """A node's inventory travels only when it changed since the cursor, or was not told yet: what changed lately
+        comes in a later part of a snapshot, whose cursor is beyond the inventory."""
+        if not isinstance(fact, NodeSeen):
+            return fact
+        if self._inventory_seq.get(target, 0) <= cursor and self._inventory_told.get(target, cursor) < cursor:
             return fact
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
 
