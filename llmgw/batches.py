@@ -73,7 +73,9 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
     taken = {id_: command for id_, command in tasks.items() if room.takes(command)}
     pulls = (_pull(world, item) for item in _of(outgoing, OutgoingKind.PULL))
     waited = tuple(order for order in pulls if order is not None and room.takes(order))[:MAX_STARTS]
-    if not (starts or stops or taken or waited):
+    asleep = {ReplicaId(i.subject): True for i in _of(outgoing, OutgoingKind.SLEEP)}
+    asleep |= {ReplicaId(i.subject): False for i in _of(outgoing, OutgoingKind.WAKE)}
+    if not (starts or stops or taken or waited or asleep):
         return None
     return DispatchCall(
         node=node,
@@ -84,6 +86,7 @@ def for_node(world: World, node: NodeId) -> DispatchCall | None:
         stops=stops,
         tasks=taken,
         pulls=waited,
+        asleep=asleep,
         released_ports=tuple(sorted({port.port for port in world.resting.get(node, ()) if port.let_go})),
         more=len(taken) < len(tasks) or any(order.replica not in world.sent for order in coming[len(starts) :]),
     )
@@ -142,7 +145,13 @@ def command_batch(call: DispatchCall) -> CommandBatch:
     ]
     # Stops go first: what they free may be what a start of the same batch takes.
     commands = (*call.stops, *starts, *call.tasks.values(), *(order.pull for order in call.pulls))
-    return CommandBatch(token=call.token, node=call.node, commands=commands, released_ports=call.released_ports)
+    return CommandBatch(
+        token=call.token,
+        node=call.node,
+        commands=commands,
+        released_ports=call.released_ports,
+        asleep=call.asleep,
+    )
 
 
 def answer_of(call: DispatchCall, reply: BatchReply) -> DispatchAnswer:
@@ -243,6 +252,7 @@ def summary_of(world: World, call: DispatchCall) -> str:
         for command in call.tasks.values()
     ]
     said += sorted({f"pull {order.pull.source}" for order in call.pulls})
+    said += [f"{'let' if asleep else 'wake'} {replica}{' sleep' * asleep}" for replica, asleep in call.asleep.items()]
     return _line(f"{call.node}: ", said)
 
 

@@ -71,6 +71,8 @@ class DispatchCall(_Value):
     tasks: dict[str, RemoveWeights | Pull] = {}
     released_ports: tuple[int, ...] = ()
     pulls: tuple[PullOrder, ...] = ()
+    asleep: dict[ReplicaId, bool] = {}
+    """See `CommandBatch.asleep`."""
     more: bool = False
     """It does not hold everything that the node was never told: the rest follows right after the answer."""
 
@@ -80,7 +82,7 @@ class DispatchCall(_Value):
 
     def subjects(self) -> tuple[ReplicaId, ...]:
         """The replicas this batch names."""
-        return (*(s.replica for s in self.starts), *(s.replica for s in self.stops))
+        return (*(s.replica for s in self.starts), *(s.replica for s in self.stops), *self.asleep)
 
 
 class TaskResult(_Value):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
+from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -337,6 +338,13 @@ class Profile(Part):
         return self
 
 
+class Idle(StrEnum):
+    """What becomes of a model's last replica when nobody uses it."""
+
+    STOP = "stop"
+    SLEEP = "sleep"  # its engine gives up its memory, and keeps process and place
+
+
 class Canary(Part):
     """A changed version is tried on few replicas first; the others keep the version that serves."""
 
@@ -365,6 +373,8 @@ class Model(Part):
     """Models of one group never run on the same node at the same time."""
     idle_timeout_s: Annotated[Seconds, Field(ge=1)] | None = None
     """After this long without use, replicas above `min` stop. Absent: never."""
+    idle: Idle = Idle.STOP
+    """`sleep`: then the engine sleeps where it is, and wakes within seconds (vLLM; docs/engines.md)."""
     canary: Canary | None = None
     """Try a changed version on few replicas first. Absent: it rolls through at once."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
@@ -373,6 +383,12 @@ class Model(Part):
     """Ways to launch it, in order of preference."""
     metadata: dict[Text, Text] = {}
     """Carried through untouched; for people and clients."""
+
+    @model_validator(mode="after")
+    def _may_fall_asleep(self) -> "Model":
+        if self.idle is Idle.SLEEP and (self.replicas.min or not self.replicas.max or self.idle_timeout_s is None):
+            raise ValueError("idle: sleep is for models with an idle_timeout_s and replicas {min: 0, max: 1} or more")
+        return self
 
 
 # --- the whole -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from llmgw import (
     resting,
     rolling,
     salvage,
+    sleeping,
     stopping,
     waits,
     waking,
@@ -46,11 +47,13 @@ def decide(world: World, now_s: float) -> Plan:
     evidence.weigh(draft)
     unread = salvage.salvage(draft)
     adoption.adopt(draft)
+    sleeping.end(draft)
     waking.settle(draft)
     filling.fill(draft)
     routes = endpoints.routes(draft)
     revision = world.table_revision + bool(routes.change)
     stopping.command(draft, routes.published, revision)
+    sleeping.command(draft, routes.published, revision)
     stopping.abandon_lost(draft)
     resting.rest(draft, revision)
     kicked = outbox.write(draft)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmgw import rolling
-from llmgw.catalog import Model
+from llmgw.catalog import Idle, Model
 from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId
 from llmgw.memo import Latest
@@ -79,7 +79,7 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     if scale is not None and scale.until_s is not None:
         draft.wake(scale.until_s)
     current = version.prints
-    if len(alive) == wanted and all(a.stop is None and why_moves(draft, a, current) is None for a in alive):
+    if len(alive) == wanted and all(_is_as_wanted(draft, a, current) for a in alive):
         return Demand(version, 0, 0, 0, (), wanted, 0)
     reasons = {a.replica: why_moves(draft, a, current) for a in alive}
     keep = _keep(draft, model, [a for a in alive if reasons[a.replica] is None], wanted, current)
@@ -99,6 +99,10 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
+def _is_as_wanted(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> bool:
+    return assignment.stop is None and assignment.sleep is None and why_moves(draft, assignment, current) is None
+
+
 def unread(draft: Draft, model: Model) -> int:
     """Replicas that count although their records could not be read: none is started in their place, none stopped."""
     if not draft.world.unreadable:
@@ -116,9 +120,33 @@ def _keep(
         good.sort(key=lambda a: (*_keep_rank(draft, a, current, unused), crowd[a.node], len(a.replica), a.replica))
     for assignment in good[:wanted]:
         draft.take_back(assignment)
+        draft.awaken(draft.assignments[assignment.replica])
+    asleep = _falls_asleep(draft, model, good[wanted:])
     for assignment in good[wanted:]:
-        draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}")
-    return good[:wanted]
+        if assignment is not asleep:
+            draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}")
+    return [*good[:wanted], *([] if asleep is None else [asleep])]
+
+
+def _falls_asleep(draft: Draft, model: Model, spare: Sequence[Assignment]) -> Assignment | None:
+    """The one that sleeps where it is instead of being stopped, where only idleness is the reason: what sleeps
+    already, else what serves. What is on its way out, or never was ready, is no use."""
+    if model.idle is not Idle.SLEEP or desired(draft.world, model, draft.now_s) > 0:
+        return None
+    scale = draft.world.wishes.scales.get(model.name)
+    if model.replicas.max == 0 or (scale is not None and (scale.until_s is None or draft.now_s < scale.until_s)):
+        return None
+    able = [a for a in spare if a.stop is None and not a.unreadable and _may_sleep(draft, a)]
+    found = min(able, key=lambda a: (a.sleep is None, a.replica), default=None)
+    if found is not None:
+        draft.let_sleep(found)
+    return found
+
+
+def _may_sleep(draft: Draft, assignment: Assignment) -> bool:
+    spec = draft.specs.get(assignment.spec)
+    able = spec is not None and spec.sleep is not None
+    return able and (assignment.sleep is not None or is_serving(draft, assignment))
 
 
 def _keep_rank(
@@ -220,6 +248,8 @@ def drop_lost(draft: Draft, model: Model, mine: Sequence[Assignment]) -> None:
 
 def is_serving(draft: Draft, assignment: Assignment) -> bool:
     """Ready by its node's last report; where that is missing or in doubt, published."""
+    if assignment.sleep is not None:
+        return False
     view = draft.survey.of(assignment.node)
     if view is None or view.seen is None or not view.judges:
         keeps = view is None or view.keeps_routes

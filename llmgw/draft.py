@@ -16,7 +16,18 @@ from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
 from llmgw.steady import steady
 from llmgw.wire import LaunchSpec
-from llmgw.world import Assignment, Event, Failure, Outgoing, RestingPort, StopCause, StopIntent, Waiting, World
+from llmgw.world import (
+    Assignment,
+    Event,
+    Failure,
+    Outgoing,
+    RestingPort,
+    SleepIntent,
+    StopCause,
+    StopIntent,
+    Waiting,
+    World,
+)
 
 MAX_EVENTS = 50
 
@@ -51,6 +62,8 @@ class Draft:
     """Models that yield their places once they are idle: routers are to tell it soon."""
     questions: set[ReplicaId] = field(default_factory=set)
     """Assignments of which anything may have to be decided, or was in this pass; the others are steady."""
+    sleepers: frozenset[ReplicaId] = frozenset()
+    """Replicas that slept, or were to, when the pass began."""
     _before: Grouped = NOTHING
     _open_models: set[ModelName] = field(default_factory=set)
     """Models of the assignments that were in question when the pass began."""
@@ -80,6 +93,7 @@ class Draft:
             resting=dict(world.resting),
             next_replica=world.next_replica,
             questions=questions,
+            sleepers=frozenset(r for r in questions if world.assignments[r].sleep is not None),
             _open_models={world.assignments[replica].model for replica in questions},
             _before=groups,
             models={} if world.catalog is None else {m.name: m for m in world.catalog.models},
@@ -188,6 +202,23 @@ class Draft:
         self.put(replace(assignment, stop=stop))
         self.commanded += 1
         self.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
+
+    def let_sleep(self, assignment: Assignment) -> None:
+        """Nobody uses it: wish that its engine sleeps. A wish that exists already keeps its age."""
+        before = assignment.sleep
+        if before is None:
+            self.put(replace(assignment, sleep=SleepIntent(self.now_s)))
+            self.event(f"replica/{assignment.replica}", "will sleep where it is")
+        elif before.ends:
+            self.put(replace(assignment, sleep=replace(before, ends=False)))
+
+    def awaken(self, assignment: Assignment) -> None:
+        """It is wanted again; where its node was told to let it sleep, it is told to wake it."""
+        if assignment.sleep is None or assignment.sleep.ends:
+            return
+        sleep = replace(assignment.sleep, ends=True) if assignment.sleep.commanded else None
+        self.put(replace(assignment, sleep=sleep))
+        self.event(f"replica/{assignment.replica}", "is wanted again and is woken")
 
     def port_of(self, assignment: Assignment) -> int | None:
         """Where it listens by its node's last report, else by what is published of it."""

@@ -159,7 +159,7 @@ class _Published(NamedTuple):
 
 
 def _published(draft: Draft, assignment: Assignment) -> _Published | None:
-    if assignment.stop is not None:
+    if assignment.stop is not None or assignment.sleep is not None:
         return None
     view = draft.survey.nodes.get(assignment.parts[0].node)
     if view is None:
@@ -245,7 +245,8 @@ def _model_row(
 ) -> TableModel:
     state, retry_s = ModelState.READY, RETRY_STARTING_S
     if not ready:
-        coming = [a for a in mine if a.stop is None and not a.unreadable]
+        up = (a for a in mine if a.sleep is None or a.sleep.ends)
+        coming = [a for a in up if a.stop is None and not a.unreadable]
         if coming:
             state = ModelState.STARTING
         elif waking.may_wake(draft.world, model, draft.now_s):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from llmgw.catalog import Catalog, EngineExtension
 from llmgw.placeholders import HOST, PORT, PYTHON, SERVED_NAME, WEIGHTS, placeholder
-from llmgw.wire import DeviceNaming, DeviceSelection, MetricNames, Readiness
+from llmgw.wire import DeviceNaming, DeviceSelection, MetricNames, Readiness, SleepPaths
 
 _PORT = placeholder(PORT)
 _HOST = placeholder(HOST)
@@ -32,6 +32,15 @@ class WeightsRule:
     required: bool = True
     suffix: str = ""
     """What the source should end with; empty = anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class SleepMode:
+    """How an engine can be put to sleep by its agent. `args` and `env` make it able to; given only where it is used."""
+
+    paths: SleepPaths
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +71,17 @@ class EngineRow:
     metrics: MetricNames = field(default_factory=MetricNames)
     sleep_flags: tuple[str, ...] = ()
     """With one of these it sleeps by itself, and reading its metrics would keep it awake: then none are read."""
+    sleep: SleepMode | None = None
+    """None: `idle: sleep` is not for it."""
     term_limit_s: float | None = None
     """The most that waiting after a TERM is worth; None = as long as the profile says."""
     second_term_limit_s: float = 5.0
     kill_limit_s: float = 10.0
 
+
+# Level 1 keeps the weights in main memory; after level 2 somebody would have to load them again. Both paths are there
+# only in vLLM's development mode: 404 without (measured).
+_VLLM_SLEEP = SleepPaths(sleep="/sleep?level=1", wake="/wake_up", told="/is_sleeping")
 
 # --- devices by vendor ---------------------------------------------------------------------------------------------
 
@@ -136,6 +151,7 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
                     waiting="vllm:num_requests_waiting",
                     tokens_total="vllm:generation_tokens_total",
                 ),
+                sleep=SleepMode(_VLLM_SLEEP, ("--enable-sleep-mode",), {"VLLM_SERVER_DEV_MODE": "1"}),
                 # An idle vLLM takes 6.6 s from TERM to exit; its workers outlive it without a KILL to the group.
             ),
             EngineRow(
@@ -243,6 +259,7 @@ ROWS: Mapping[str, EngineRow] = MappingProxyType(
                     waiting="stub:requests_waiting",
                     tokens_total="stub:tokens_total",
                 ),
+                sleep=SleepMode(_VLLM_SLEEP, ("--enable-sleep-mode",)),
             ),
         )
     }

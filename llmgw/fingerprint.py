@@ -6,7 +6,7 @@ its base, program, arguments and environment, because these are inputs of the la
 """
 
 from llmgw import canonical
-from llmgw.catalog import Accelerators, Catalog, Model, Profile
+from llmgw.catalog import Accelerators, Catalog, Idle, Model, Profile
 from llmgw.ids import Fingerprint
 from llmgw.rendering import weights_of
 
@@ -29,6 +29,7 @@ def inputs(model: Model, profile: Profile, catalog: Catalog) -> dict[str, object
         "accelerators": [_asked(item) for item in profile.accelerators],
         "weights": weights_of(model, profile),
         "image": profile.image,
+        "sleeps": model.idle is Idle.SLEEP,
     }
     return {name: value for name, value in fields.items() if value}
 

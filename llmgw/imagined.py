@@ -38,7 +38,7 @@ def begin(world: World, now_s: float) -> Scene:
     due: dict[ReplicaId, float] = {}
     for seen in world.seen.values():
         for row in seen.replicas:
-            if (took_s := _TAKES_S.get(row.state)) is not None:
+            if (took_s := _TAKES_S.get(row.state)) is not None and not row.asleep:
                 due[row.replica] = now_s + took_s
     return Scene(replace(world, calls=calls), due)
 
@@ -91,9 +91,16 @@ def _after(world: World, seen: Seen, call: DispatchCall) -> Seen:
     """What the node reports once it has taken the call."""
     stopped = {stop.replica for stop in call.stops}
     rows = [r.model_copy(update={"state": EngineState.STOPPING}) if r.replica in stopped else r for r in seen.replicas]
+    rows = [_resting(row, call.asleep[row.replica]) if row.replica in call.asleep else row for row in rows]
     known = {row.replica for row in rows}
     rows += [_row(world, start, call) for start in call.starts if start.replica not in known]
     return replace(seen, token=call.token, revision=seen.revision + 1, replicas=tuple(rows))
+
+
+def _resting(row: ReplicaReport, asleep: bool) -> ReplicaReport:
+    """Engines fall asleep and wake up at once."""
+    state = EngineState.LOADING if asleep else EngineState.READY
+    return row.model_copy(update={"state": state, "rests": asleep, "asleep": asleep})
 
 
 def _row(world: World, start: StartOrder, call: DispatchCall) -> ReplicaReport:

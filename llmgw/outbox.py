@@ -6,7 +6,7 @@ or when an accepted command is not visible in the report after `REPEAT_S`.
 
 from collections.abc import Mapping, Sequence
 
-from llmgw import adoption, stopping
+from llmgw import adoption, sleeping, stopping
 from llmgw.claims import by_device, clashes
 from llmgw.draft import Draft
 from llmgw.ids import DeviceId, NodeId, ReplicaId
@@ -43,7 +43,8 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
             continue
         mine = draft.on_node(id_)
         tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
-        outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks)
+        sleeps = sleeping.outgoing(draft, view, mine)
+        outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks, *sleeps)
         if outgoing:
             draft.outbox[id_] = outgoing
             if _is_due(draft, id_, outgoing):

@@ -4,8 +4,8 @@ Arguments are handed on as a list in the order given, repeats and empty items ke
 expanded but the placeholder of the served name. Which devices, which port and which path is the node's to fill in.
 """
 
-from llmgw.catalog import Catalog, Model, Profile
-from llmgw.engines import Engine, EngineRow, WeightsRule, engine_of
+from llmgw.catalog import Catalog, Idle, Model, Profile
+from llmgw.engines import Engine, EngineRow, SleepMode, WeightsRule, engine_of
 from llmgw.placeholders import SERVED_NAME, fill
 from llmgw.weights import hub_source
 from llmgw.wire import ContainerSpec, LaunchSpec, MetricNames, Readiness, StopBehaviour
@@ -21,11 +21,11 @@ def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None)
     engine = engine_of(catalog, profile.engine)
     row = engine.row
     term_limit_s = profile.stop_limit_s if row.term_limit_s is None else min(row.term_limit_s, profile.stop_limit_s)
-    served = {SERVED_NAME: model.name}
+    served, sleep = {SERVED_NAME: model.name}, _sleep(row, model)
     return LaunchSpec(
         engine=engine.name,
-        argv=tuple(fill(item, served) for item in _argv(model, profile, engine)),
-        env={name: fill(value, served) for name, value in _environment(profile, engine).items()},
+        argv=tuple(fill(item, served) for item in _argv(model, profile, engine, sleep)),
+        env={name: fill(value, served) for name, value in _environment(profile, engine, sleep).items()},
         secret_env=dict(profile.secrets),
         served_name=model.name,
         devices=engine.selection(vendor) if profile.accelerators and vendor else None,
@@ -41,7 +41,12 @@ def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None)
         stall_limit_s=profile.stall_limit_s,
         container=_container(profile, engine),
         weights=weights_of(model, profile),
+        sleep=sleep and sleep.paths,
     )
+
+
+def _sleep(row: EngineRow, model: Model) -> SleepMode | None:
+    return row.sleep if model.idle is Idle.SLEEP else None
 
 
 def _container(profile: Profile, engine: Engine) -> ContainerSpec | None:
@@ -81,7 +86,7 @@ def weights_of(model: Model, profile: Profile) -> str | None:
     return profile.weights or model.weights
 
 
-def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
+def _argv(model: Model, profile: Profile, engine: Engine, sleep: SleepMode | None) -> tuple[str, ...]:
     row = engine.row
     program = row.executable
     if profile.executable is not None:
@@ -89,7 +94,9 @@ def _argv(model: Model, profile: Profile, engine: Engine) -> tuple[str, ...]:
     if _runs_entrypoint(profile, engine):
         program = (profile.image or "",)  # the first item names the program; nothing else does
     weights = _weights_args(row.weights, weights_of(model, profile))
-    return (*program, *profile.command, *weights, *engine.args, *profile.args, *row.serve_args)
+    own = (*engine.args, *profile.args)
+    sleeps = [flag for flag in (() if sleep is None else sleep.args) if flag not in own]
+    return (*program, *profile.command, *weights, *sleeps, *own, *row.serve_args)
 
 
 def _weights_args(rule: WeightsRule, source: str | None) -> tuple[str, ...]:
@@ -103,6 +110,6 @@ def _weights_args(rule: WeightsRule, source: str | None) -> tuple[str, ...]:
     return (*rule.args, *((rule.revision_flag, revision) if revision else ()))
 
 
-def _environment(profile: Profile, engine: Engine) -> dict[str, str]:
+def _environment(profile: Profile, engine: Engine, sleep: SleepMode | None) -> dict[str, str]:
     hidden = {} if profile.accelerators else engine.row.without_devices
-    return {**hidden, **engine.row.env, **profile.env}
+    return {**hidden, **engine.row.env, **({} if sleep is None else sleep.env), **profile.env}

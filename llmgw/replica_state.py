@@ -15,7 +15,8 @@ class ReplicaState(StrEnum):
     STARTING = "starting"
     LOADING = "loading"
     READY = "ready"
-    DRAINING = "draining"  # no longer wanted: withdrawn, requests in flight end; can still be taken back
+    ASLEEP = "asleep"  # idle: its engine sleeps where it is, and wakes when it is asked for
+    DRAINING = "draining"  # not wanted now: withdrawn, requests in flight end; can still be taken back
     STOPPING = "stopping"  # told to stop: no way back
     FAILED = "failed"
     UNKNOWN = "unknown"  # its node is not heard, and the routers hold no endpoint of it
@@ -37,7 +38,12 @@ def derive(
         return ReplicaState.READY if in_table else ReplicaState.UNKNOWN
     if level is SilenceLevel.LOST:
         return ReplicaState.UNKNOWN
-    return ReplicaState.WAITING if row is None else _AS_REPORTED[row.state]
+    if row is None:
+        return ReplicaState.WAITING
+    if row.asleep:
+        return ReplicaState.ASLEEP
+    falls_asleep = assignment.sleep is not None and not assignment.sleep.ends
+    return ReplicaState.DRAINING if falls_asleep else _AS_REPORTED[row.state]
 
 
 _AS_REPORTED: Mapping[EngineState, ReplicaState] = {

@@ -51,7 +51,9 @@ def _of_node(view: NodeView, mine: tuple[Assignment, ...], held: Held) -> frozen
 
 
 def _is_steady(view: NodeView, assignment: Assignment, held: Endpoint) -> bool:
-    if assignment.stop is not None or assignment.unreadable or len(assignment.parts) != 1 or view.seen is None:
+    if assignment.stop is not None or assignment.sleep is not None or assignment.unreadable:
+        return False
+    if len(assignment.parts) != 1 or view.seen is None:
         return False
     if assignment.boot and assignment.boot != view.seen.boot:
         return False

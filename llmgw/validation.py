@@ -29,6 +29,7 @@ FLEET_RULES: tuple[Rule, ...] = (
 MODEL_RULES: tuple[Rule, ...] = (
     characters.characters,
     launches.engines,
+    launches.sleepers,
     launches.programs,
     weights.weights,
     launches.served_names,

@@ -111,6 +111,15 @@ class StopBehaviour(Wire):
     kill_limit_s: float = 10.0
 
 
+class SleepPaths(Wire):
+    """How an engine is put to sleep and woken over HTTP: `POST` `sleep` or `wake`; `GET` `told` answers
+    `{"is_sleeping": …}`."""
+
+    sleep: str
+    wake: str
+    told: str
+
+
 class ContainerSpec(Wire):
     """Run `argv` within an image, on the host's network; with `own_entrypoint` its items after the first are handed
     to the image's own entrypoint."""
@@ -145,6 +154,8 @@ class LaunchSpec(Wire):
     """None: a process of the node itself."""
     weights: str | None = None
     """Source of the weights: `hf://org/repo[@revision]`, `file:///path`, `https://…`."""
+    sleep: SleepPaths | None = None
+    """None: it is never put to sleep."""
 
 
 class DeviceClaim(Wire):
@@ -208,6 +219,9 @@ class CommandBatch(Wire):
     commands: tuple[Command, ...] = ()
     released_ports: tuple[int, ...] = ()
     """Ports that every router has let go: the agent may use them again."""
+    asleep: dict[ReplicaId, bool] = {}
+    """Replicas that are to sleep, or to be awake. Told until `ReplicaReport.rests` says so; what the agent does not
+    have is left out. An agent that does not know this goes on serving."""
 
 
 class Outcome(StrEnum):
@@ -368,6 +382,10 @@ class ReplicaReport(Wire):
     log_tail: tuple[str, ...] = ()
     state_age_s: float = 0.0
     usage: EngineUsage | None = None
+    rests: bool = False
+    """It was told to sleep, whether its engine does or not."""
+    asleep: bool = False
+    """Its engine sleeps: `loading` with its process alive."""
 
 
 class WeightsReport(Wire):

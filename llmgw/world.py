@@ -69,6 +69,19 @@ class StopIntent:
 
 
 @dataclass(frozen=True, slots=True)
+class SleepIntent:
+    """A wish that an idle replica's engine sleeps where it is (`llmgw.sleeping`)."""
+
+    since_s: float
+    withdrawn_at: int = -1
+    """As in `StopIntent`."""
+    commanded: bool = False
+    """Its node is told; from then on it is published again only when that is proven undone."""
+    ends: bool = False
+    """It is wanted again: its node is told to wake it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """One decided replica. Holds its devices until an agent proves it gone. Carried."""
 
@@ -88,6 +101,7 @@ class Assignment:
     unreadable: str = ""
     """Why its carried record could not be read. Then only its id, place and devices count, and it is left as it is:
     neither moved nor stopped before an operator restarts it."""
+    sleep: SleepIntent | None = None
 
     @property
     def node(self) -> NodeId:
@@ -128,6 +142,8 @@ class OutgoingKind(StrEnum):
     FORCE_STOP = "force_stop"
     TASK = "task"
     PULL = "pull"
+    SLEEP = "sleep"
+    WAKE = "wake"
 
 
 @dataclass(frozen=True, slots=True)

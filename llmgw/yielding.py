@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmgw import demand, waking
-from llmgw.catalog import Model, Profile
+from llmgw import demand, sleeping, waking
+from llmgw.catalog import Idle, Model, Profile
 from llmgw.draft import Draft
 from llmgw.ground import Ground
 from llmgw.ids import NodeId
-from llmgw.world import Assignment, World
+from llmgw.world import Assignment, StopCause, World
 
 SOONEST_S = 1.0
 """No router is asked to call an endpoint idle sooner."""
@@ -22,15 +22,14 @@ SOONEST_S = 1.0
 
 def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Profile]) -> None:
     """For `model`, which lacks a place: end the wishes of idle models whose places together would do, on one node."""
-    candidates = _candidates(draft, model)
-    if not candidates:
+    if not (candidates := _candidates(draft, model)):
         return
     idle = demand.idle(draft.world)
     for held in _by_node(candidates):
         if not any(ground.makes_room(model, profile, held) for profile in profiles):
             continue
         draft.watched.update(a.model for a in held)
-        yields = [a for a in held if a.replica in idle and _has_resided(draft, a)]
+        yields = [a for a in held if sleeping.sleeps(a) or (a.replica in idle and _has_resided(draft, a))]
         if any(ground.makes_room(model, profile, yields) for profile in profiles):
             _sleep(draft, model, _fewest(ground, model, profiles, yields))
             return
@@ -45,7 +44,7 @@ def watch_s(draft: Draft, model: Model) -> float | None:
 
 
 def _candidates(draft: Draft, model: Model) -> list[Assignment]:
-    """Replicas of other models of the same priority that nothing but a wish to wake keeps up."""
+    """Replicas of other models of the same priority that nothing but a wish to wake keeps up, and all that sleep."""
     others = (draft.models.get(name) for name in draft.world.wishes.wakes if name != model.name)
     names = {
         other.name
@@ -54,9 +53,9 @@ def _candidates(draft: Draft, model: Model) -> list[Assignment]:
         and other.priority == model.priority
         and waking.idle_after_s(draft.world, other, draft.now_s) is not None
     }
-    if not names:
-        return []
     found = [a for name in names for a in draft.of_model(name) if a.stop is None and not a.unreadable]
+    asleep = [draft.assignments[id_] for id_ in draft.sleepers if id_ in draft.assignments]
+    found += [a for a in asleep if a.model not in names and a.model != model.name and sleeping.sleeps(a)]
     return sorted(found, key=lambda a: a.replica)
 
 
@@ -83,9 +82,9 @@ def _min_residence_s(world: World) -> float:
 def _fewest(
     ground: Ground, model: Model, profiles: Sequence[Profile], yields: Sequence[Assignment]
 ) -> list[Assignment]:
-    """Of those that yield as few as will do; who came last stays."""
+    """Of those that yield as few as will do; what is awake stays before what sleeps, and who came last."""
     kept = list(yields)
-    for assignment in sorted(yields, key=lambda a: (-a.created_s, a.replica)):
+    for assignment in sorted(yields, key=lambda a: (sleeping.sleeps(a), -a.created_s, a.replica)):
         fewer = [a for a in kept if a is not assignment]
         if fewer and any(ground.makes_room(model, profile, fewer) for profile in profiles):
             kept = fewer
@@ -100,3 +99,7 @@ def _sleep(draft: Draft, model: Model, yields: Sequence[Assignment]) -> None:
     draft.more = True
     for name in sorted(gone):
         draft.event(f"model/{name}", f"is idle and yields its place to {model.name}")
+    for assignment in yields:  # asleep it would keep its place
+        other = draft.models.get(assignment.model)
+        if other is not None and other.idle is Idle.SLEEP:
+            draft.want_stop(assignment, StopCause.SURPLUS, f"is idle and yields its place to {model.name}")

@@ -48,6 +48,8 @@ class Engine:
     gone_at_s: float | None = None
     was_ready: bool = False
     exit_code: int | None = None
+    rests: bool = False
+    asleep: bool = False
 
 
 @dataclass
@@ -58,6 +60,7 @@ class SimNode:
     """Its inventory is complete; false: devices are still coming up."""
     start_s: float = 3.0
     stop_s: float = 1.0
+    wake_s: float = 1.0
     boot: str = "boot-1"
     machine: str = ""
     """Its machine id; empty: one of its own."""
@@ -98,9 +101,10 @@ class SimNode:
         """When an engine becomes ready or is gone by itself next."""
         moments = (e.gone_at_s if e.state is EngineState.STOPPING else e.ready_at_s for e in self.engines.values())
         waiting = (EngineState.STARTING, EngineState.STOPPING)
+        wakes = min((e.ready_at_s for e in self.engines.values() if e.state is EngineState.LOADING), default=math.inf)
         pulls = min((m for m in self.weights.values() if m > 0), default=math.inf)
         live = [m for m, e in zip(moments, self.engines.values(), strict=True) if e.state in waiting and m is not None]
-        return min(pulls, min(live, default=math.inf))
+        return min(pulls, wakes, min(live, default=math.inf))
 
     def advance(self, now_s: float) -> None:
         """Let engines become ready, stopping ones end with proof, and pulls arrive."""
@@ -113,6 +117,9 @@ class SimNode:
             if engine.state is EngineState.STOPPING and engine.gone_at_s is not None and now_s >= engine.gone_at_s:
                 self.resting[engine.port] = now_s
                 del self.engines[replica]
+                self.revision += 1
+            elif engine.state is EngineState.LOADING and now_s >= engine.ready_at_s:
+                engine.state, engine.asleep = EngineState.READY, False
                 self.revision += 1
             elif engine.state is EngineState.STARTING and now_s >= engine.ready_at_s:
                 if self.crash_starts or self.crash_args & set(engine.start.launch.argv):
@@ -134,6 +141,8 @@ class SimNode:
         self.revision += 1
         for released in batch.released_ports:
             self.resting.pop(released, None)
+        for replica, asleep in batch.asleep.items():
+            self._rest(replica, asleep, now_s)
         return BatchReply(token=batch.token, results=tuple(self._one(c, batch.token, now_s) for c in batch.commands))
 
     @property
@@ -176,6 +185,17 @@ class SimNode:
         self.engines[start.replica] = Engine(start, mark, port, ready_at_s=now_s + self.start_s)
         self.starts.append(start.replica)
         return CommandResult(subject=start.replica, outcome=Outcome.ACCEPTED)
+
+    def _rest(self, replica: ReplicaId, asleep: bool, now_s: float) -> None:
+        """A ready engine falls asleep at once; waking takes a while."""
+        engine = self.engines.get(replica)
+        if engine is None or engine.rests == asleep or engine.state in (EngineState.STOPPING, EngineState.FAILED):
+            return
+        engine.rests = asleep
+        if asleep and engine.state is EngineState.READY:
+            engine.state, engine.asleep, engine.ready_at_s = EngineState.LOADING, True, math.inf
+        elif not asleep and engine.asleep:
+            engine.ready_at_s = now_s + self.wake_s
 
     def _is_free(self, claim: DeviceClaim) -> bool:
         """Nobody is on the device, or every one of them has a share and this one is still there."""
@@ -231,7 +251,7 @@ class SimNode:
         """What it reports now; the very same value while nothing has changed."""
         now = (
             *(self.boot, self.instance, self.revision, self.machine, self.says, self.complete, self.token),
-            *((r, e.state, e.was_ready, e.exit_code, id(e)) for r, e in self.engines.items()),
+            *((r, e.state, e.was_ready, e.exit_code, e.rests, e.asleep, id(e)) for r, e in self.engines.items()),
             *self.weights.items(),
         )
         if self._last is None or self._last[0] != now or self._last[1] is not self.devices:
@@ -271,6 +291,8 @@ class SimNode:
             was_ready=engine.was_ready,
             exit_code=engine.exit_code,
             reason="the process ended" if engine.state is EngineState.FAILED else "",
+            rests=engine.rests,
+            asleep=engine.asleep,
         )
 
 

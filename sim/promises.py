@@ -114,6 +114,14 @@ def nothing_stops_before_traffic_has_left(fleet: SimFleet) -> None:
             assert not busy or waited_s >= limit_s, f"{replica} is told to stop with {busy} in flight at {id_}"
 
 
+def no_router_sends_to_a_sleeper(fleet: SimFleet) -> None:
+    """Whatever table a router serves, be it an old one of a router that is cut off: its engines are awake."""
+    asleep = {replica for node in fleet.nodes.values() for replica, engine in node.engines.items() if engine.asleep}
+    for id_, router in fleet.routers.items():
+        picked = asleep & (router.table.endpoints.keys() | {r for r, busy in router.in_flight.items() if busy})
+        assert not picked, f"{id_} sends to {sorted(picked)}, asleep"
+
+
 def what_cannot_be_read_is_left_as_it_is(fleet: SimFleet) -> None:
     """Nobody but an operator ends a replica whose record could not be read."""
     for replica, assignment in fleet.world.assignments.items():
@@ -198,6 +206,7 @@ ALL = (
     every_start_happens_once,
     what_cannot_be_read_is_left_as_it_is,
     nothing_stops_before_traffic_has_left,
+    no_router_sends_to_a_sleeper,
     what_is_called_gone_is_gone,
     what_serves_is_not_given_up_by_choice,
 )

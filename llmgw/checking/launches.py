@@ -65,6 +65,18 @@ def engines(sent: Sent) -> Iterator[Finding]:
             yield Finding((*at, "base"), known, did_you_mean(base, ROWS))
 
 
+def sleepers(sent: Sent) -> Iterator[Finding]:
+    """`idle: sleep` of a model with an engine that nobody can put to sleep."""
+    able = ", ".join(name for name, row in ROWS.items() if row.sleep is not None)
+    for launch in launches(sent.raw):
+        if launch.row is not None and launch.row.sleep is None and text(launch.model, "idle") == "sleep":
+            yield Finding(
+                (*launch.at, "engine"),
+                f"engine {text(launch.profile, 'engine')} cannot be put to sleep, and its model says `idle: sleep`",
+                f"`idle: stop` stops it instead; what can sleep: {able}, and engines of your own made from these",
+            )
+
+
 def programs(sent: Sent) -> Iterator[Finding]:
     """Fields that only some engines have: `command`, `executable`, `image`."""
     for launch in launches(sent.raw):

@@ -87,6 +87,8 @@ def _is_under_way(world: World, assignment: Assignment) -> bool:
     """On its way in or out; what a lost node holds waits for the node."""
     if assignment.stop is None and (assignment.unreadable or assignment.replica in world.table.endpoints):
         return False
+    if assignment.stop is None and assignment.sleep is not None and assignment.sleep.commanded:
+        return assignment.sleep.ends
     return members.node_level(world, assignment.node) is not SilenceLevel.LOST
 
 
