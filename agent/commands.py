@@ -58,6 +58,8 @@ class _Staged:
     results: dict[int, CommandResult] = field(default_factory=dict)
     acts: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
+    rests: list[Replica] = field(default_factory=list)
+    """Replicas that were told to sleep, or to be awake again."""
 
 
 class Commands:
@@ -77,6 +79,8 @@ class Commands:
             self._node.note_head()
             for act in staged.acts:
                 act()
+            for replica in staged.rests:
+                replica.follow_rest()
             await self._see_to_weights(batch, staged)
             results = tuple(staged.results[number] for number in range(len(batch.commands)))
             for command, result in zip(batch.commands, results, strict=True):
@@ -165,7 +169,20 @@ class Commands:
             result = self._judge(command, batch.token, census, staged)
             if result is not None:
                 staged.results[number] = result
+        for replica, asleep in batch.asleep.items():
+            self._rest(replica, asleep, staged)
         return staged
+
+    def _rest(self, id_: ReplicaId, asleep: bool, staged: _Staged) -> None:
+        """What is not here, is another's or ends has nothing to do with sleep."""
+        replica, held = self._node.replicas.get(id_), self._node.token
+        if replica is None or held is None or _owner(replica.record.mark) != owner_of(held):
+            return
+        if replica.record.asleep == asleep or replica.state in (EngineState.STOPPING, EngineState.FAILED):
+            return
+        replica.update(asleep=asleep)
+        staged.undo.append(lambda: replica.update(asleep=not asleep))
+        staged.rests.append(replica)
 
     def _judge(self, command: Command, token: Token, census: Census, staged: _Staged) -> CommandResult | None:
         """The result; None for what is answered after the ledger is written."""

@@ -60,6 +60,8 @@ class Record(Wire):
     """Use of its devices before it came; what is above that at its end has not come back."""
     stop: StopIntent | None = None
     failure: Failure | None = None
+    asleep: bool = False
+    """It was told to sleep."""
 
     @property
     def replica(self) -> ReplicaId:

@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from llmgw.wire import LaunchSpec
+from llmgw.wire import LaunchSpec, SleepPaths
 
 TICK_S = 0.04
 """How often a starting engine's port and log are looked at (microseconds each)."""
@@ -38,6 +38,8 @@ _LEAST_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+_REST_TIMEOUT = aiohttp.ClientTimeout(total=120.0)
+"""Falling asleep and waking move all of an engine's weights between its devices and main memory."""
 _MOST_BYTES = 1024 * 1024
 
 
@@ -121,6 +123,28 @@ class Prober:
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         return parse_figures(body.decode(errors="replace")) if status == 200 else None
+
+    async def is_asleep(self, base: str, paths: SleepPaths) -> bool | None:
+        """What the engine says of its sleep; one that does not know the question is awake. None when it says nothing."""
+        try:
+            status, body = await self._get(base + paths.told)
+            said: Any = json.loads(body) if status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return None
+        if status in (404, 405):
+            return False
+        found = said.get("is_sleeping") if isinstance(said, dict) else None
+        return found if isinstance(found, bool) else None
+
+    async def bring(self, base: str, path: str) -> str:
+        """Ask the engine to sleep, or to wake, and wait until it does; why it does not, or nothing."""
+        try:
+            async with self._session.post(base + path, timeout=_REST_TIMEOUT, allow_redirects=False) as answer:
+                await answer.content.read(_MOST_BYTES)
+                return "" if answer.status == 200 else f"{path} answers {answer.status}"
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            silent = isinstance(error, TimeoutError)
+            return f"{path} does not answer within {_REST_TIMEOUT.total:g} s" if silent else _told(error)
 
     async def _why_unlisted(self, base: str, launch: LaunchSpec) -> str:
         path = launch.readiness.models_path

@@ -19,6 +19,7 @@ from agent.portloss import tells_of_a_lost_port
 from agent.ports import NoPort
 from agent.proc import Process, boottime_s
 from agent.readiness import FAILURES, TICK_S, Finding, LogSize, grown_or_due, loading_interval_s
+from agent.sleeping import Sleep
 from agent.stopping import bring_down, describe, rungs
 from agent.surroundings import Surroundings
 from agent.symptoms import LOOK_AFTER_S, answering_host, why_unheard
@@ -52,7 +53,7 @@ class Replica:
         self._ends_by_force = False
         self._engine: engines.Engine | None = None
         self._since_s = _now_s()
-        self._told: tuple[Record, EngineState, str, str, ReplicaReport] | None = None
+        self._told: tuple[Record, EngineState, str, str, bool, ReplicaReport] | None = None
         self._task: asyncio.Task[None] | None = None
         self._pids: frozenset[int] = frozenset()
         """Processes that it had, as far as they were seen."""
@@ -62,6 +63,7 @@ class Replica:
         """(its age when it was last asked why it is not heard, what was found)."""
         self._log = around.logs.path(record.replica, record.start.attempt)
         self._vitals = Vitals(record.start.launch, self._log, _now_s)
+        self._sleep = Sleep(around.prober, record.start.launch, asleep=record.asleep, clock=_now_s)
         tool = around.containers if record.start.launch.container is not None else None
         self._container = Contained(tool, around.settings.node, self._log) if tool is not None else None
 
@@ -84,7 +86,8 @@ class Replica:
             if not self.freed:
                 self._go(self._wait_until_free())
         elif self._engine is not None:
-            self.state = EngineState.READY if record.was_ready else EngineState.STARTING
+            awake = EngineState.READY if record.was_ready else EngineState.STARTING
+            self.state = EngineState.LOADING if record.asleep and record.was_ready else awake
             self.begin()
         elif record.pid is not None and self._container is None:
             self._fail(AWAY)
@@ -96,6 +99,11 @@ class Replica:
         self.looked.set()
         self._set(EngineState.STOPPING, self.record.stop.reason if self.record.stop else "")
         self._go(self._end())
+
+    def follow_rest(self) -> None:
+        """Go on with what `record.asleep` says now: at once, whatever is being waited for."""
+        self._sleep.nudge()
+        self._around.watcher.changed(self)
 
     def believe_free(self) -> None:
         """Somebody says that what its devices' memory still shows is not its own: that is waited for no longer."""
@@ -115,15 +123,15 @@ class Replica:
 
     def report(self) -> ReplicaReport:
         """Its row. What lasts is made once per change: reports of hundreds of replicas leave at every change of one."""
-        seen = (self.record, self.state, self.reason, self.stuck)
-        if self._told is None or self._told[0] is not self.record or self._told[1:4] != seen[1:]:
-            row = row_of(
-                self.record, self.state, self.stuck or self.reason, self._url(self._around.settings.reach_host)
-            )
+        asleep = self._sleep.asleep and self.state is EngineState.LOADING
+        seen = (self.record, self.state, self.reason, self.stuck, asleep)
+        if self._told is None or self._told[0] is not self.record or self._told[1:5] != seen[1:]:
+            url = self._url(self._around.settings.reach_host)
+            row = row_of(self.record, self.state, self.stuck or self.reason, url, asleep=asleep)
             self._told = (*seen, row)
         now_s = _now_s()
         usage = self._vitals.usage if self.state is EngineState.READY else None
-        return self._told[4].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
+        return self._told[5].model_copy(update={"state_age_s": round(now_s - self._since_s, 3), "usage": usage})
 
     # --- its life --------------------------------------------------------------------------------------------------
 
@@ -232,6 +240,10 @@ class Replica:
         while True:
             if self.record.was_ready and (reason := self._vitals.why_hung()):
                 return reason
+            if self.record.was_ready and await self._sleeps():
+                if reason := self._sleep.why_lost():
+                    return reason
+                continue
             left_s = await self._start_left_s()
             if left_s <= 0:
                 return f"start limit {self.record.start.launch.start_limit_s:g} s reached while {self.state}"
@@ -245,6 +257,24 @@ class Replica:
             except TimeoutError:
                 continue
             await self._pause(size, await self._start_left_s())
+
+    async def _sleeps(self) -> bool:
+        """Whether it sleeps, as far as that can be had its way; then a while has passed, or there is news."""
+        if not await self._sleep.follow(self._url(self._host), self.record.asleep, self._figures_of_use):
+            return False
+        self._vitals.failures = 0
+        if self._sleep.heard:
+            self._vitals.hear()
+        self._set(EngineState.LOADING, self._sleep.reason)
+        self.looked.set()
+        await self._sleep.pause(self.record.asleep)
+        return True
+
+    async def _figures_of_use(self) -> bool:
+        """Whether it works on requests, by its own figures: such as no router sent."""
+        if (figures := await self._figures()) is not None:
+            self._vitals.take_figures(figures)
+        return self._vitals.in_use
 
     async def _look(self) -> None:
         if len(self._around.settings.probe_hosts) > 1:
@@ -264,7 +294,7 @@ class Replica:
     async def _pause(self, size: LogSize, left_s: float) -> None:
         """Until the next look: sooner while loading, when the log grows."""
         if self.state is EngineState.READY:
-            await asyncio.sleep(self._vitals.pause_s(self._since_s))
+            await self._sleep.wait(self._vitals.pause_s(self._since_s))
         elif self.state is EngineState.STARTING:
             await asyncio.sleep(TICK_S)
         else:
@@ -278,7 +308,7 @@ class Replica:
         if finding.ready:
             self._vitals.failures = 0
             self._became_ready()
-            self._set(EngineState.READY, "")
+            self._set(EngineState.READY, self._sleep.reason)
         elif self.state is EngineState.READY:
             self._vitals.failures += 1
             if self._vitals.failures >= FAILURES:

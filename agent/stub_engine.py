@@ -1,9 +1,9 @@
 """A small OpenAI-compatible engine of our own, for trying things out: it has the manners of real ones, bad ones too.
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
-leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port), sicken,
-heal. Standard
-library only, since its start time counts. `python -m agent.stub_engine --help`.
+leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port), oversleep, sicken,
+heal. With `--enable-sleep-mode` it sleeps and wakes as vLLM does in its development mode, and serves nothing meanwhile.
+Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
 """
 
 import argparse
@@ -28,6 +28,8 @@ class Stub:
         self.stalls = False
         self.hangs = False
         self.sick = False
+        self.asleep = self.stuck_asleep = False
+        self.slept = self.woken = self.refused = 0
         self.server: asyncio.Server | None = None
         self.running = 0
         self.tokens = 0
@@ -88,9 +90,26 @@ class Stub:
         if path == "/v1/models":
             row = {"id": self.options.list_as or self.options.served_model_name, "object": "model", "owned_by": "stub"}
             return _send(writer, 200, {"object": "list", "data": [row]})
+        if path in ("/sleep", "/wake_up", "/is_sleeping") and self.options.enable_sleep_mode:
+            return await self._rest(writer, method, path)
         if method == "POST" and path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
             return await self._serve(writer, path, body)
         return _send(writer, 404, _error(f"no such path: {path}", "not_found_error"))
+
+    async def _rest(self, writer: asyncio.StreamWriter, method: str, path: str) -> None:
+        if path == "/is_sleeping":
+            return _send(writer, 200, {"is_sleeping": self.asleep})
+        if method != "POST":
+            return _send(writer, 405, _error("post it", "invalid_request_error"))
+        if self.stuck_asleep and path == "/wake_up":
+            return _send(writer, 500, _error("does not wake, as told", "internal_error"))
+        if path == "/wake_up" and self.asleep:
+            await asyncio.sleep(self.options.wake_s)
+            self.woken += 1
+        elif path == "/sleep" and not self.asleep:
+            self.slept += 1
+        self.asleep = path == "/sleep"
+        return _send(writer, 200, "", "text/plain")
 
     def _told(self, writer: asyncio.StreamWriter, order: Mapping[str, Any]) -> None:
         _send(writer, 200, {"ok": True})
@@ -102,12 +121,17 @@ class Stub:
             self.stalls = True
         elif order.get("do") == "close" and self.server is not None:
             self.server.close()
+        elif order.get("do") == "oversleep":
+            self.stuck_asleep = True
         elif order.get("do") in ("sicken", "heal"):
             self.sick = order["do"] == "sicken"
 
     async def _serve(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
         if not self.serves.is_set():
             return _send(writer, 503, _error("not serving yet", "unavailable_error"))
+        if self.asleep:
+            self.refused += 1
+            return _send(writer, 503, _error("asleep", "unavailable_error"))
         try:
             asked: dict[str, Any] = json.loads(body)
         except ValueError:
@@ -155,6 +179,9 @@ class Stub:
             f"# TYPE stub:requests_running gauge\nstub:requests_running {self.running}\n"
             f"# TYPE stub:requests_waiting gauge\nstub:requests_waiting 0\n"
             f"# TYPE stub:tokens_total counter\nstub:tokens_total {self.tokens}\n"
+            f"# TYPE stub:sleeps_total counter\nstub:sleeps_total {self.slept}\n"
+            f"# TYPE stub:wakes_total counter\nstub:wakes_total {self.woken}\n"
+            f"# TYPE stub:refused_asleep_total counter\nstub:refused_asleep_total {self.refused}\n"
         )
 
 
@@ -236,6 +263,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hold-mib", type=int, default=0, help="device memory it holds, told in --meter")
     parser.add_argument("--meter", default="", help="file of a pretended device tool")
     parser.add_argument("--keep-memory", action="store_true", help="its memory does not come back when it ends")
+    parser.add_argument("--enable-sleep-mode", action="store_true", help="may be put to sleep: /sleep, /wake_up")
+    parser.add_argument("--wake-s", type=float, default=0.0, help="how long waking takes")
     parser.add_argument("--list-as", default=None, help="name in the model list, to lie about it")
     return parser.parse_args()
 

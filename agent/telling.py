@@ -6,7 +6,7 @@ from agent.ledger import Record
 from llmgw.wire import EngineState, ReplicaReport
 
 
-def row_of(record: Record, state: EngineState, reason: str, url: str) -> ReplicaReport:
+def row_of(record: Record, state: EngineState, reason: str, url: str, *, asleep: bool = False) -> ReplicaReport:
     """What lasts of a replica's row; ages and use are added when it is told."""
     failure = record.failure
     return ReplicaReport(
@@ -25,6 +25,8 @@ def row_of(record: Record, state: EngineState, reason: str, url: str) -> Replica
         exit_code=failure.exit_code if failure else None,
         reason=reason[:300],
         log_tail=failure.log_tail if failure else (),
+        rests=record.asleep,
+        asleep=asleep,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.liveness import Activity, next_activity
 from agent.progress import MOST_TIMES, Progress, window_s
+from agent.finishing import STILL_S
 from agent.readiness import ready_interval_s
 from llmgw.wire import EngineUsage, LaunchSpec
 
@@ -37,7 +38,15 @@ class Vitals:
         """Between two probes of a ready engine: the longer it rests, the rarer."""
         moved_s = max(ready_since_s, self._activity.moved_s if self._activity else 0.0)
         at_work = self._activity is not None and self._activity.in_flight > 0
-        return ready_interval_s(self._clock() - moved_s, self.failures, self._launch.stall_limit_s if at_work else None)
+        stall_limit_s = self._launch.stall_limit_s if at_work else None
+        pause_s = ready_interval_s(self._clock() - moved_s, self.failures, stall_limit_s)
+        return min(pause_s, self._launch.start_limit_s / 4)  # after which its silence would be a hang
+
+    @property
+    def in_use(self) -> bool:
+        """It has requests that it makes progress with."""
+        known = self._activity
+        return known is not None and known.in_flight > 0 and self._clock() - known.worked_s < STILL_S
 
     def why_hung(self) -> str:
         """Why an engine that was ready counts as hung; empty while it does not."""

@@ -128,13 +128,19 @@ class Agent:
 
     async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
         batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
-        batch = batch.model_copy(update={"released_ports": fields.get("released_ports", ())})
+        extra = {name: fields[name] for name in ("released_ports", "asleep") if name in fields}
+        batch = batch.model_copy(update=extra)
         return await self.http.post("/v1/commands", content=batch.model_dump_json(), headers=JSON)
 
     async def send(self, seq: int, *commands: Command) -> BatchReply:
         answer = await self.post(seq, *commands)
         assert answer.status_code == 200, answer.text
         return BatchReply.model_validate_json(answer.content)
+
+    async def rest(self, seq: int, **asleep: bool) -> None:
+        """Say which replicas are to sleep, or to be awake; `_` in a name stands for `-`."""
+        answer = await self.post(seq, asleep={name.replace("_", "-"): value for name, value in asleep.items()})
+        assert answer.status_code == 200, answer.text
 
     async def report(self, test: Callable[[NodeReport], bool] = lambda _: True) -> NodeReport:
         """The first report that satisfies `test`."""

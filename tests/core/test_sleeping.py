@@ -14,12 +14,11 @@ from llmgw.carry import Seed
 from llmgw.fingerprint import fingerprint
 from llmgw.foresight import foresee
 from llmgw.ids import ModelName, NodeId, RouterId
+from llmgw.recent import Recent
 from llmgw.replica_state import ReplicaState
 from llmgw.showing.phases import Phase
 from llmgw.validation import check
 from llmgw.views import explain, phase, replicas
-from llmgw.wire import EngineState
-from llmgw.recent import Recent
 from sim.fleet import SimFleet
 from sim.node import Engine
 from sim.router import SimRouter
@@ -30,7 +29,7 @@ IDLE_S = 60.0
 
 
 def sleeper(name: str = "m", **fields: Any) -> dict[str, object]:
-    return model(name, {"min": 0, "max": 2}, **{"idle_timeout_s": IDLE_S, "idle": "sleep", **fields})
+    return model(name, **{"replicas": {"min": 0, "max": 2}, "idle_timeout_s": IDLE_S, "idle": "sleep", **fields})
 
 
 def router(f: SimFleet, name: str = "r1") -> SimRouter:
@@ -102,7 +101,7 @@ def test_a_sleeping_fleet_is_steady_tells_its_nodes_nothing_and_explains_itself(
     seq = f.world.seq
     f.run(3600)
     assert (f.world.seq, phase(f.world, Recent(), f.clock_s)) == (seq, Phase.STEADY)
-    said = "\n".join(explain(f.world, f.clock_s, f"replica/{only(f, 'm').replica}").sentences)
+    said = "\n".join(explain(f.world, f"replica/{only(f, 'm').replica}", f.clock_s).sentences)
     assert "asleep" in said
 
 
@@ -148,7 +147,8 @@ def test_a_request_while_it_is_being_withdrawn_takes_it_back_and_its_node_hears_
     f.delay = lambda: 1.0
     rest(f)
     assert state(f, "m") == "asleep"
-    ask(f)
+    router(f).asked = frozenset({ModelName("m")})
+    f.settle()
     f.run(30)
     assert (published(f, "m"), engine(f).rests) == ({replica}, False)
 
@@ -283,12 +283,14 @@ def test_it_sleeps_on_when_the_plane_is_carried_over_and_wakes_where_the_plane_f
 def test_a_plan_on_a_sleeping_fleet_finds_nothing_under_way() -> None:
     f = asleep()
     seen = foresee(f.world, catalog(f, sleeper()), f.clock_s)
-    assert not seen.steps
+    assert (seen.models, seen.under_way, seen.fetches) == ((), (), ())
+    woken = foresee(f.world, catalog(f, sleeper(replicas={"min": 1, "max": 2}, idle="stop")), f.clock_s)
+    assert [(m.model, m.endpoints_after) for m in woken.models] == [("m", 1)]
 
 
 def test_only_what_can_sleep_may_and_every_mistake_is_named() -> None:
-    raw = {"models": [sleeper(profile={"engine": "sglang"}), sleeper("b", idle_timeout_s=None, replicas=1)]}
-    told = [f"{p.path}: {p.text}" for p in check(raw).problems]
+    raw = {"models": [sleeper(profile={"engine": "sglang"}, weights="hf://a/b"), sleeper("b", idle_timeout_s=None, replicas=1)]}
+    told = [f"{p.path}: {p.what}" for p in check(raw).problems]
     assert len(told) == 2, told
     assert "engine sglang cannot be put to sleep" in told[0]
     assert "idle: sleep is for models with an idle_timeout_s" in told[1]
