@@ -180,8 +180,9 @@ class Commands:
             return
         if replica.record.asleep == asleep or replica.state in (EngineState.STOPPING, EngineState.FAILED):
             return
-        replica.update(asleep=asleep)
-        staged.undo.append(lambda: replica.update(asleep=not asleep))
+        before = replica.record.dozes
+        replica.update(asleep=asleep, dozes=before or (asleep and replica.record.was_ready))
+        staged.undo.append(lambda: replica.update(asleep=not asleep, dozes=before))
         staged.rests.append(replica)
 
     def _judge(self, command: Command, token: Token, census: Census, staged: _Staged) -> CommandResult | None:

@@ -62,6 +62,8 @@ class Record(Wire):
     failure: Failure | None = None
     asleep: bool = False
     """It was told to sleep."""
+    dozes: bool = False
+    """It may sleep: it was told to, and was not seen awake since it was told to be."""
 
     @property
     def replica(self) -> ReplicaId:

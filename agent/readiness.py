@@ -125,7 +125,7 @@ class Prober:
         return parse_figures(body.decode(errors="replace")) if status == 200 else None
 
     async def is_asleep(self, base: str, paths: SleepPaths) -> bool | None:
-        """What the engine says of its sleep; one that does not know the question is awake. None when it says nothing."""
+        """What the engine says of its sleep, None when it says nothing; one that knows no such question is awake."""
         try:
             status, body = await self._get(base + paths.told)
             said: Any = json.loads(body) if status == 200 else None

@@ -63,7 +63,7 @@ class Replica:
         """(its age when it was last asked why it is not heard, what was found)."""
         self._log = around.logs.path(record.replica, record.start.attempt)
         self._vitals = Vitals(record.start.launch, self._log, _now_s)
-        self._sleep = Sleep(around.prober, record.start.launch, asleep=record.asleep, clock=_now_s)
+        self._sleep = Sleep(around.prober, record.start.launch, asleep=record.dozes, clock=_now_s)
         tool = around.containers if record.start.launch.container is not None else None
         self._container = Contained(tool, around.settings.node, self._log) if tool is not None else None
 
@@ -87,7 +87,7 @@ class Replica:
                 self._go(self._wait_until_free())
         elif self._engine is not None:
             awake = EngineState.READY if record.was_ready else EngineState.STARTING
-            self.state = EngineState.LOADING if record.asleep and record.was_ready else awake
+            self.state = EngineState.LOADING if record.dozes and record.was_ready else awake
             self.begin()
         elif record.pid is not None and self._container is None:
             self._fail(AWAY)
@@ -263,6 +263,9 @@ class Replica:
         if not await self._sleep.follow(self._url(self._host), self.record.asleep, self._figures_of_use):
             return False
         self._vitals.failures = 0
+        if not self.record.dozes:
+            self.update(dozes=True)
+            self._around.ledger.save_soon()
         if self._sleep.heard:
             self._vitals.hear()
         self._set(EngineState.LOADING, self._sleep.reason)
@@ -308,6 +311,9 @@ class Replica:
         if finding.ready:
             self._vitals.failures = 0
             self._became_ready()
+            if self.record.dozes and not self.record.asleep:
+                self.update(dozes=False)
+                self._around.ledger.save_soon()
             self._set(EngineState.READY, self._sleep.reason)
         elif self.state is EngineState.READY:
             self._vitals.failures += 1

@@ -5,9 +5,9 @@ but reading its log; `agent.replica` looks, and acts on what this says. Moments 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from agent.finishing import STILL_S
 from agent.liveness import Activity, next_activity
 from agent.progress import MOST_TIMES, Progress, window_s
-from agent.finishing import STILL_S
 from agent.readiness import ready_interval_s
 from llmgw.wire import EngineUsage, LaunchSpec
 

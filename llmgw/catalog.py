@@ -7,9 +7,9 @@ refused. Absent fields have the defaults shown, and writing a default out change
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
-from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 

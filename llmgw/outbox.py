@@ -43,7 +43,7 @@ def write(draft: Draft) -> tuple[NodeId, ...]:
             continue
         mine = draft.on_node(id_)
         tasks = (Outgoing(OutgoingKind.TASK, t.id) for t in draft.world.wishes.tasks if t.node == id_)
-        sleeps = sleeping.outgoing(draft, view, mine)
+        sleeps = sleeping.outgoing(view, mine)
         outgoing = (*_stops(draft, view, mine), *_starts(draft, view, mine), *tasks, *sleeps)
         if outgoing:
             draft.outbox[id_] = outgoing

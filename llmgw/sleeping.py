@@ -63,7 +63,7 @@ def _why_not_yet(draft: Draft, assignment: Assignment, withdrawn_at: int) -> str
     return f"requests are in flight at {', '.join(busy)}" if busy else ""
 
 
-def outgoing(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Outgoing]:
+def outgoing(view: NodeView, mine: Sequence[Assignment]) -> list[Outgoing]:
     """What the node still has to be told: level, so also where an engine was put to sleep that nobody remembers."""
     found: list[Outgoing] = []
     for assignment in mine:

@@ -93,12 +93,25 @@ async def test_another_agent_finds_it_asleep_and_wakes_it_when_told(agent: Agent
 
 
 async def test_an_agent_that_died_between_the_word_to_wake_and_the_deed_wakes_it_when_it_is_back(agent: Agent) -> None:
+    first = await begun(agent, sleepy("--wake-s", "3"))
+    await agent.rest(2, m_1=True)
+    await row(agent, **ASLEEP)
+    await agent.rest(3, m_1=False)
+    await agent.kill()
+    await agent.begin()
+    await row(agent, **AWAKE)
+    assert await completion(first) == 200, "ready means awake"
+
+
+async def test_what_sleeps_although_nobody_remembers_it_is_woken(agent: Agent) -> None:
     first = await begun(agent)
-    async with httpx.AsyncClient(trust_env=False) as http:  # asleep, and no record says so
+    await agent.written(lambda records: records.get("m-1", {}).get("was_ready") is True)
+    async with httpx.AsyncClient(trust_env=False) as http:
         assert (await http.post(f"{first.url}/sleep?level=1")).status_code == 200
     await agent.kill()
     await agent.begin()
     await row(agent, **AWAKE)
+    assert await completion(first) == 200
     assert await figures(first) == {"sleeps": 1, "wakes": 1, "refused_asleep": 0}
 
 

@@ -289,7 +289,12 @@ def test_a_plan_on_a_sleeping_fleet_finds_nothing_under_way() -> None:
 
 
 def test_only_what_can_sleep_may_and_every_mistake_is_named() -> None:
-    raw = {"models": [sleeper(profile={"engine": "sglang"}, weights="hf://a/b"), sleeper("b", idle_timeout_s=None, replicas=1)]}
+    raw = {
+        "models": [
+            sleeper(profile={"engine": "sglang"}, weights="hf://a/b"),
+            sleeper("b", idle_timeout_s=None, replicas=1),
+        ]
+    }
     told = [f"{p.path}: {p.what}" for p in check(raw).problems]
     assert len(told) == 2, told
     assert "engine sglang cannot be put to sleep" in told[0]
@@ -298,8 +303,11 @@ def test_only_what_can_sleep_may_and_every_mistake_is_named() -> None:
 
 def test_sleep_is_an_input_of_the_launch_and_stop_changes_no_fingerprint() -> None:
     plain, same, other = (
-        check({"models": [{k: v for k, v in sleeper(idle=idle).items() if v}]}).catalog for idle in (None, "stop", "sleep")
+        check({"models": [{k: v for k, v in sleeper(idle=idle).items() if v}]}).catalog
+        for idle in (None, "stop", "sleep")
     )
-    assert plain is not None and same is not None and other is not None
+    assert plain is not None
+    assert same is not None
+    assert other is not None
     prints = [fingerprint(c.models[0], c.models[0].profiles[0], c) for c in (plain, same, other)]
     assert prints[0] == prints[1] != prints[2]

@@ -57,3 +57,27 @@ async def gone(home: House) -> None:
     async with asyncio.timeout(30):
         while any(page["replicas"] for page in await home.fleet.pages("replicas")):  # noqa: ASYNC110 - asked from outside
             await asyncio.sleep(0.1)
+
+
+async def test_an_idle_engine_sleeps_where_it_is_and_wakes_for_all_who_wait(tmp_path: Path) -> None:
+    model = {**sleeper("m", load_s=3.0), "idle": "sleep"}
+    async with house(tmp_path, router_flags=("--hold-limit-s", "40")) as home:
+        await home.fleet.apply(home.catalog(model))
+        await home.until_listed({"m": "asleep"})
+        status, first = await ask(home, "m")
+        assert status == 200
+        for _ in range(3):
+            await asleep(home)
+            answers = await asyncio.gather(*(ask(home, name) for name in ["m", "m-alias"] * 10))
+            assert {status for status, _ in answers} == {200}
+            assert {text for _, text in answers} == {first}, "the same engine, at the same port"
+
+
+async def asleep(home: House) -> None:
+    """Until every replica is shown as asleep."""
+    async with asyncio.timeout(60):
+        while True:
+            rows = [row for page in await home.fleet.pages("replicas") for row in page["replicas"]]
+            if rows and {row["state"] for row in rows} == {"asleep"}:
+                return
+            await asyncio.sleep(0.1)
