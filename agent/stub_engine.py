@@ -2,8 +2,8 @@
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
 leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port),
-oversleep, sicken, heal. With `--enable-sleep-mode` it sleeps and wakes as vLLM does in its development mode, and serves nothing meanwhile.
-Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
+oversleep, sicken, heal. With `--enable-sleep-mode` it sleeps and wakes as vLLM does in its development mode, and serves
+nothing meanwhile. Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
 """
 
 import argparse

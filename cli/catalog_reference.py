@@ -87,7 +87,7 @@ def _default(about: Schema, required: bool) -> str:
     value = about.get("default")
     if value is None:
         return "–"
-    return "see there" if "$ref" in about else f"`{json.dumps(value)}`"
+    return "see there" if isinstance(value, dict) and "$ref" in about else f"`{json.dumps(value)}`"
 
 
 def _kind(about: Schema, schema: Schema) -> str:

@@ -12,6 +12,7 @@ import pytest
 from agent.liveness import Activity, next_activity, work_done
 from agent.progress import LEAST_BYTES, Progress, moved_bytes, window_s
 from agent.readiness import ready_interval_s
+from agent.vitals import Vitals
 from llmgw.engines import ROWS
 from llmgw.wire import LaunchSpec, MetricNames, Readiness
 from tests.agent.running import Agent, alive, start, stub
@@ -210,3 +211,14 @@ def test_an_idle_engine_is_asked_every_half_minute_and_one_at_work_often_enough_
     assert ready_interval_s(0, 0, 120) == 5
     assert ready_interval_s(0, 0, 1) == 0.25
     assert ready_interval_s(0, 2) == 1
+
+
+@pytest.mark.parametrize("limit_s", [2.0, 20.0, 60.0, 600.0])
+def test_a_ready_engine_is_asked_long_before_its_silence_would_be_a_hang(tmp_path: Path, limit_s: float) -> None:
+    now_s = 0.0
+    vitals = Vitals(stub(start_limit_s=limit_s), tmp_path / "log", lambda: now_s)
+    for _ in range(50):
+        now_s += vitals.pause_s(0.0)
+        assert vitals.why_hung() == ""
+        vitals.hear()
+    assert vitals.pause_s(0.0) == min(30.0, limit_s / 4)

@@ -11,10 +11,12 @@ import pytest
 
 from llmgw import carry
 from llmgw.carry import Seed
+from llmgw.catalog import Catalog
 from llmgw.fingerprint import fingerprint
 from llmgw.foresight import foresee
 from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.recent import Recent
+from llmgw.rendering import render
 from llmgw.replica_state import ReplicaState
 from llmgw.showing.phases import Phase
 from llmgw.validation import check
@@ -301,13 +303,24 @@ def test_only_what_can_sleep_may_and_every_mistake_is_named() -> None:
     assert "idle: sleep is for models with an idle_timeout_s" in told[1]
 
 
+def accepted(**fields: Any) -> Catalog:
+    raw = {"models": [{k: v for k, v in sleeper(**fields).items() if v is not None}]}
+    checked = check(raw)
+    assert checked.catalog is not None, checked.problems
+    return checked.catalog
+
+
 def test_sleep_is_an_input_of_the_launch_and_stop_changes_no_fingerprint() -> None:
-    plain, same, other = (
-        check({"models": [{k: v for k, v in sleeper(idle=idle).items() if v}]}).catalog
-        for idle in (None, "stop", "sleep")
-    )
-    assert plain is not None
-    assert same is not None
-    assert other is not None
-    prints = [fingerprint(c.models[0], c.models[0].profiles[0], c) for c in (plain, same, other)]
+    made = [accepted(idle=idle) for idle in (None, "stop", "sleep")]
+    prints = [fingerprint(c.models[0], c.models[0].profiles[0], c) for c in made]
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("args", [(), ("--enable-sleep-mode",)])
+def test_an_engine_is_made_able_to_sleep_only_where_it_is_to(args: tuple[str, ...]) -> None:
+    profile = {"engine": "vllm", "args": [*args, "--max-model-len", "8192"]}
+    for idle, able in (("sleep", True), ("stop", False)):
+        found = accepted(idle=idle, weights="hf://a/b", profile=profile)
+        launch = render(found.models[0], found.models[0].profiles[0], found, "nvidia")
+        assert launch.argv.count("--enable-sleep-mode") == max(able, len(args))
+        assert ("VLLM_SERVER_DEV_MODE" in launch.env, launch.sleep is not None) == (able, able)
