@@ -44,6 +44,7 @@ def replica_sentences(scene: Scene, assignment: Assignment) -> Iterator[str]:
     if (endpoint := scene.world.table.endpoints.get(assignment.replica)) is not None:
         yield f"Routers send it traffic at {endpoint.url} for {', '.join(endpoint.models)}."
     yield from _stop(scene, assignment)
+    yield from _sleep(scene, assignment)
     yield from _telling(scene, assignment)
 
 
@@ -87,6 +88,24 @@ def _stop(scene: Scene, assignment: Assignment) -> Iterator[str]:
         yield f"Before it is told to stop: {waiting.text}."
     else:
         yield "The stop can still be taken back."
+
+
+def _sleep(scene: Scene, assignment: Assignment) -> Iterator[str]:
+    """Why it is not published although nobody wants it gone."""
+    sleep = assignment.sleep
+    if sleep is None or assignment.stop is not None:
+        return
+    age = lasting(scene.age_s(sleep.since_s))
+    if sleep.ends:
+        yield f"It was put to sleep {age} ago, is wanted again, and is published once its engine is awake."
+    elif not sleep.commanded:
+        waiting = scene.waiting("replica", assignment.replica)
+        yield f"It was idle and is to sleep for {age}" + (f"; {waiting.text}." if waiting is not None else ".")
+    else:
+        yield (
+            f"Nobody used it: it was withdrawn {age} ago and its engine sleeps where it is. A request or "
+            f"`llmgw wake {assignment.model}` wakes it; a model that lacks a place gets this one."
+        )
 
 
 def _telling(scene: Scene, assignment: Assignment) -> Iterator[str]:

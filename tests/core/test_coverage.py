@@ -50,6 +50,7 @@ EXPRESSED = {
     "tensor and pipeline parallel": of_profile('args: ["-tp", "2", "-pp", "2"], accelerators: [{count: 4}]'),
     "bounds of replicas": of_model("replicas: {min: 1, max: 4}"),
     "scale to zero and wake": of_model("replicas: {min: 0}, idle_timeout_s: 600"),
+    "sleep in place of a stop": of_model("replicas: {min: 0}, idle_timeout_s: 600, idle: sleep"),
     "idle limit never or inherited": of_model("replicas: {min: 0}"),
     "priority": of_model("priority: 9"),
     "pools": "pools: [{name: a}]\n" + of_profile("pool: a, priority: 1, weight: 50"),

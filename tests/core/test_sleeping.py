@@ -104,7 +104,16 @@ def test_a_sleeping_fleet_is_steady_tells_its_nodes_nothing_and_explains_itself(
     f.run(3600)
     assert (f.world.seq, phase(f.world, Recent(), f.clock_s)) == (seq, Phase.STEADY)
     said = "\n".join(explain(f.world, f"replica/{only(f, 'm').replica}", f.clock_s).sentences)
-    assert "asleep" in said
+    assert "is asleep on a" in said
+    assert "its engine sleeps where it is. A request or `llmgw wake m` wakes it" in said
+    told = "\n".join(explain(f.world, "model/m", f.clock_s).sentences)
+    assert "asleep" in told, told
+    f.delay = lambda: 1.0
+    ask(f)
+    [line] = [
+        s for s in explain(f.world, f"replica/{only(f, 'm').replica}", f.clock_s).sentences if "wanted again" in s
+    ]
+    assert "published once its engine is awake" in line
 
 
 def test_an_operator_wakes_it_too_and_a_scale_to_zero_stops_it() -> None:
@@ -137,6 +146,8 @@ def test_no_engine_falls_asleep_while_a_router_has_requests_there_or_an_old_tabl
     f.run(600)
     assert (published(f, "m"), engine(f).asleep) == (set(), False)
     assert "before it sleeps: waits until r2" in why(f, f"replica/{replica}")
+    said = "\n".join(explain(f.world, f"replica/{replica}", f.clock_s).sentences)
+    assert "It was idle and is to sleep for" in said
     assert shown(f) == [ReplicaState.DRAINING]
     f.cut.clear()
     f.run(60)
