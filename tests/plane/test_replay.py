@@ -47,8 +47,8 @@ async def test_a_recorded_history_replays(path: Path) -> None:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_it_replays_as_well_when_things_are_told_earlier_than_they_were(path: Path) -> None:
     """Tasks may be cut otherwise at replay: a decision tells what it has seen, and no order of events does."""
-    for seed in range(5):
-        otherwise, moved = told_earlier(_history(path), random.Random(seed))
-        assert moved
+    told = [told_earlier(_history(path), random.Random(seed)) for seed in range(5)]
+    assert any(moved for _, moved in told)
+    for otherwise, _ in told:
         result = await _replayer().replay_workflow(otherwise)
         assert result.replay_failure is None
