@@ -137,7 +137,8 @@ def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
 
 def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
     """A replica that is withdrawn for a better one leaves enough behind: all that is wanted where its node is
-    emptied, all but a tenth or one where it is replaced."""
+    emptied, all but a tenth or one where it is replaced. What its node's silence takes away was nobody's choice, though
+    another be kept instead."""
     world, before = fleet.world, fleet.seen
     wished = frozenset(r for r, a in world.assignments.items() if a.stop is not None)
     for replica in sorted((wished - before.wished) & before.published):
@@ -147,6 +148,7 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         if (
             model is None
             or _is_overdue(fleet, assignment)
+            or _is_called_silent(fleet, f"node/{assignment.node}")
             or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS)
         ):
             continue
@@ -164,7 +166,12 @@ def _is_overdue(fleet: SimFleet, assignment: Assignment) -> bool:
 
 
 def _is_silent(fleet: SimFleet, target: str) -> bool:
-    return target in fleet.cut or fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
+    return target in fleet.cut or _is_called_silent(fleet, target)
+
+
+def _is_called_silent(fleet: SimFleet, target: str) -> bool:
+    """Whether the plane was told so, as it is not of what was only just cut off."""
+    return fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
 
 
 def whatever_is_not_done_has_a_reason(fleet: SimFleet) -> None:
