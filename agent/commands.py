@@ -120,15 +120,14 @@ class Commands:
                 "the ledger was lost and rebuilt from marks: read /v1/state once, then command",
             )
         held = node.token
-        fence = compare(batch.token, held)
+        fence = compare(batch.token, held, node.voided)
         if fence is Fence.FOREIGN and held is not None:
             raise self._refused(403, ErrorCode.FOREIGN_OWNER, _foreign_text(owner_of(held)))
         if fence is Fence.STALE and held is not None:
-            raise self._refused(
-                409,
-                ErrorCode.STALE_TOKEN,
-                f"token {batch.token.epoch}.{batch.token.seq} is older than {held.epoch}.{held.seq}, which is held",
-            )
+            text = f"token {batch.token.epoch}.{batch.token.seq} is older than {held.epoch}.{held.seq}, which is held"
+            if batch.token == held:
+                text = f"token {held.epoch}.{held.seq} was taken before this boot, or by a ledger that was lost"
+            raise self._refused(409, ErrorCode.STALE_TOKEN, text)
         if batch.node != node.settings.node:
             raise self._refused(
                 409, ErrorCode.WRONG_NODE, f"this is node {node.settings.node!r}, the batch is for {batch.node!r}"

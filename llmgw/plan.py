@@ -42,6 +42,10 @@ class Verdict(_Value):
 
 
 class Plan(Packable, _Value):
+    seen: tuple[int, ...] = ()
+    """Numbers of the news that it was made on (`workflows.news`): with it these are taken up, and no others."""
+    decided: bool = True
+    """False: it was made only to take up news that call for no decision."""
     verdicts: tuple[Verdict, ...] = ()
     wishes: Wishes | None = None
     """The whole of them, when any changed."""

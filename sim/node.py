@@ -66,6 +66,8 @@ class SimNode:
     instance: str = "agent-1"
     revision: int = 0
     token: Token | None = None
+    voided: Token | None = None
+    """The token that was held at its last boot."""
     engines: dict[ReplicaId, Engine] = field(default_factory=dict)
     ports: range = range(20000, 20024)
     next_port: int = 0
@@ -74,6 +76,8 @@ class SimNode:
     """Port to the time at which its rest began."""
     starts: list[ReplicaId] = field(default_factory=list)
     """Every start that was ever accepted, in order."""
+    starts_before: int = 0
+    """How many of them were before this boot."""
     crash_starts: bool = False
     """Every engine exits while it loads."""
     crash_args: frozenset[str] = frozenset()
@@ -125,7 +129,7 @@ class SimNode:
 
     def commands(self, batch: CommandBatch, now_s: float) -> BatchReply | ErrorReply:
         """One batch, as an agent takes it."""
-        fence = fencing.compare(batch.token, self.token)
+        fence = fencing.compare(batch.token, self.token, self.voided)
         if fence is Fence.STALE:
             return ErrorReply(code=ErrorCode.STALE_TOKEN, message="stale", held=self.token)
         if fence is Fence.FOREIGN:
@@ -221,6 +225,7 @@ class SimNode:
     def reboot(self) -> None:
         self.resting |= dict.fromkeys((engine.port for engine in self.engines.values()), self.now_s)
         self.engines.clear()
+        self.starts_before, self.voided = len(self.starts), self.token
         number = int(self.boot.rpartition("-")[2]) + 1
         self.boot = f"boot-{number}"
         self.restart_agent()

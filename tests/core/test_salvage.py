@@ -120,6 +120,21 @@ def test_an_unreadable_replica_that_is_gone_is_replaced() -> None:
     assert f.world.unreadable == {}
 
 
+def test_the_route_of_an_unreadable_replica_goes_with_the_proof_that_it_is_gone_though_others_are_silent() -> None:
+    f = running(model("m"), model("k"), nodes="abc", count=1)
+    mine, other = only(f, "m"), only(f, "k")
+    f.cut = {f"node/{n}" for n in f.nodes if n not in (mine.node, other.node)}
+    f.run(15)
+    records = sorted([mine.replica, other.replica])
+    f.carry_over(spoilt(without("attempt"), index=records.index(mine.replica)))
+    f.run(5)
+    assert published(f, "m") == {mine.replica}
+    f.nodes[mine.node].reboot()
+    f.settle()
+    assert published(f, "m") == set(), "in the very pass that finds it gone"
+    assert published(f, "k") == {other.replica}
+
+
 def test_an_unreadable_replica_on_a_lost_node_is_replaced_elsewhere_and_kept_in_mind() -> None:
     f = running(model("m"), nodes="abc", count=1)
     mine = only(f, "m")
