@@ -43,6 +43,9 @@ from llmgw.world import SilenceLevel
 
 WINDOW_S = 0.2
 """Changes after the first are gathered this long."""
+ECHO_S = 1.5
+"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
+observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -153,10 +156,10 @@ class Pool:
             self._changed.clear()
             await self._changed.wait()
         if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits a moment for the news that follows.
+            # Only what our own commands made visible: it waits for the news that follow.
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), WINDOW_S)
+                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
         await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
         observation = self._part(cursor)
         self._returned_s = self.clock()
