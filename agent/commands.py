@@ -55,6 +55,8 @@ class _Staged:
     """What a batch has changed in memory and what it will do once that is on the disk."""
 
     token_before: Token | None
+    repeats: bool = False
+    """The batch was taken before: what it did not start then, or a boot has ended, may be taken for gone since."""
     results: dict[int, CommandResult] = field(default_factory=dict)
     acts: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
@@ -120,14 +122,15 @@ class Commands:
                 "the ledger was lost and rebuilt from marks: read /v1/state once, then command",
             )
         held = node.token
-        fence = compare(batch.token, held, node.voided)
+        fence = compare(batch.token, held)
         if fence is Fence.FOREIGN and held is not None:
             raise self._refused(403, ErrorCode.FOREIGN_OWNER, _foreign_text(owner_of(held)))
         if fence is Fence.STALE and held is not None:
-            text = f"token {batch.token.epoch}.{batch.token.seq} is older than {held.epoch}.{held.seq}, which is held"
-            if batch.token == held:
-                text = f"token {held.epoch}.{held.seq} was taken before this boot, or by a ledger that was lost"
-            raise self._refused(409, ErrorCode.STALE_TOKEN, text)
+            raise self._refused(
+                409,
+                ErrorCode.STALE_TOKEN,
+                f"token {batch.token.epoch}.{batch.token.seq} is older than {held.epoch}.{held.seq}, which is held",
+            )
         if batch.node != node.settings.node:
             raise self._refused(
                 409, ErrorCode.WRONG_NODE, f"this is node {node.settings.node!r}, the batch is for {batch.node!r}"
@@ -156,7 +159,7 @@ class Commands:
 
     def _stage(self, batch: CommandBatch, census: Census) -> _Staged:
         """Judge every command and change memory accordingly; nothing outside memory is touched."""
-        staged = _Staged(token_before=self._node.token)
+        staged = _Staged(token_before=self._node.token, repeats=batch.token == self._node.token)
         self._node.token = batch.token
         self._node.ports.release(batch.released_ports)
         order = sorted(enumerate(batch.commands), key=lambda numbered: numbered[1].kind != "stop")
@@ -182,6 +185,9 @@ class Commands:
         known = self._node.replicas.get(start.replica)
         if known is not None and (answer := self._start_again(start, known, token, census)) is not None:
             return answer
+        if staged.repeats:
+            text = f"{start.replica} was not accepted when this batch came first, and a repeat of it changes nothing"
+            return _refused(start.replica, refuse(RefusalCode.CONFLICT, text))
         if (refusal := admit(start, self._node.view())) is not None:
             return _refused(start.replica, refusal)
         try:

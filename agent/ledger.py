@@ -77,8 +77,6 @@ class Ledger(Wire):
     """The machine it was written on: a copy on another tells nothing of what runs there. Empty: not told."""
     token: Token | None = None
     """The highest token heard; its installation and fleet are the owner."""
-    voided: Token | None = None
-    """The token that was held when records were lost (a new boot, another machine, a lost ledger)."""
     records: dict[ReplicaId, Record] = {}
     resting_ports: dict[int, float] = {}
     """Port -> moment on the boot clock at which it began to rest."""

@@ -59,8 +59,6 @@ class Node:
         """What this node is called, and was before: engines carry the name of their time."""
         self.hearing = Hearing(boottime_s())
         self.token: Token | None = None
-        self.voided: Token | None = None
-        """The token whose batch was lost with the records of its time; see `llmgw.fencing.compare`."""
         self.must_report_first = False
         """The ledger was lost: no command before the state rebuilt from marks was told."""
         self.closing = False
@@ -117,8 +115,7 @@ class Node:
         await self._clear([one.name for one in contained if one.replica not in recovered.ledger.records])
         for note in recovered.notes:
             log.warning("recovered", note=note)
-        self.token, self.voided = recovered.ledger.token, recovered.ledger.voided
-        self.must_report_first = recovered.rebuilt
+        self.token, self.must_report_first = recovered.ledger.token, recovered.rebuilt
         self.ports.restore(recovered.ledger.resting_ports, recovered.ledger.resting_with)
         self.hearing.restore(recovered.ledger.heard_s, boottime_s())
         for record in recovered.ledger.records.values():
@@ -308,7 +305,6 @@ class Node:
             boot_id=self.boot_id,
             machine_id=self.machine_id,
             token=self.token,
-            voided=self.voided,
             records={replica.record.replica: replica.record for replica in self.replicas.values()},
             resting_ports=self.ports.resting,
             resting_with=self.ports.companions,

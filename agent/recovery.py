@@ -1,8 +1,7 @@
 """What a starting agent has to go on with: the ledger, corrected by what the kernel says. Pure.
 
 A new boot, and another machine, void every replica and port, never the owner. A lost ledger is rebuilt from the marks
-of the processes that run; marks of processes that the ledger does not know are added to it. Where records are lost, so
-is what the last batch asked for: a repeat of it is not obeyed any more.
+of the processes that run; marks of processes that the ledger does not know are added to it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,17 +39,16 @@ def recover(
     for name in (*names, node):
         marked |= marked_records(census, name, home)
     if ledger is None:
-        newest = _highest(marked.values())
-        fresh = Ledger(boot_id=boot_id, token=newest, voided=newest, records=marked)
+        fresh = Ledger(boot_id=boot_id, token=_highest(marked.values()), records=marked)
         lost = f"ledger lost: {len(marked)} replicas rebuilt from the marks of their processes"
         return Recovered(fresh, rebuilt=bool(marked), notes=(lost,) if marked else ())
     if ledger.machine_id and machine_id and ledger.machine_id != machine_id:
         # A cloned disk, or a folder moved: what runs here is known by its marks alone.
-        fresh = Ledger(boot_id=boot_id, token=ledger.token, voided=ledger.token, records=marked)
+        fresh = Ledger(boot_id=boot_id, token=ledger.token, records=marked)
         other = f"the ledger is of machine {ledger.machine_id}, this is {machine_id}: its replicas are not here"
         return Recovered(fresh, rebuilt=bool(marked), notes=(other,))
     if ledger.boot_id != boot_id:
-        fresh = Ledger(boot_id=boot_id, token=ledger.token, voided=ledger.token)
+        fresh = Ledger(boot_id=boot_id, token=ledger.token)
         return Recovered(fresh, rebuilt=False, notes=(f"new boot: {len(ledger.records)} replicas are void",))
     unknown = {replica: record for replica, record in marked.items() if replica not in ledger.records}
     records = {

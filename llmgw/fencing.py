@@ -12,15 +12,14 @@ class Fence(StrEnum):
     FOREIGN = "foreign"  # another installation or fleet: the two cannot be ordered
 
 
-def compare(offered: Token, held: Token | None, voided: Token | None = None) -> Fence:
-    """Where `offered` stands against the highest token `held`. `voided`: the one that was held when everything done
-    for it was lost, by a boot say. A repeat of that would be done a second time, after the loss was taken for proof."""
+def compare(offered: Token, held: Token | None) -> Fence:
+    """Where `offered` stands against the highest token `held`."""
     if held is None:
         return Fence.NEWER
     if (offered.installation, offered.fleet) != (held.installation, held.fleet):
         return Fence.FOREIGN
     if (offered.epoch, offered.seq) == (held.epoch, held.seq):
-        return Fence.STALE if held == voided else Fence.SAME
+        return Fence.SAME
     return Fence.NEWER if (offered.epoch, offered.seq) > (held.epoch, held.seq) else Fence.STALE
 
 

@@ -66,8 +66,6 @@ class SimNode:
     instance: str = "agent-1"
     revision: int = 0
     token: Token | None = None
-    voided: Token | None = None
-    """The token that was held at its last boot."""
     engines: dict[ReplicaId, Engine] = field(default_factory=dict)
     ports: range = range(20000, 20024)
     next_port: int = 0
@@ -129,23 +127,26 @@ class SimNode:
 
     def commands(self, batch: CommandBatch, now_s: float) -> BatchReply | ErrorReply:
         """One batch, as an agent takes it."""
-        fence = fencing.compare(batch.token, self.token, self.voided)
+        fence = fencing.compare(batch.token, self.token)
         if fence is Fence.STALE:
             return ErrorReply(code=ErrorCode.STALE_TOKEN, message="stale", held=self.token)
         if fence is Fence.FOREIGN:
             return ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="foreign", held=self.token, owner=self.owner)
-        self.token = batch.token
+        repeats, self.token = fence is Fence.SAME, batch.token
         self.revision += 1
         for released in batch.released_ports:
             self.resting.pop(released, None)
-        return BatchReply(token=batch.token, results=tuple(self._one(c, batch.token, now_s) for c in batch.commands))
+        results = tuple(self._one(c, batch.token, now_s, repeats) for c in batch.commands)
+        return BatchReply(token=batch.token, results=results)
 
     @property
     def owner(self) -> Owner | None:
         return None if self.token is None else fencing.owner_of(self.token)
 
-    def _one(self, command: Command, token: Token, now_s: float) -> CommandResult:
+    def _one(self, command: Command, token: Token, now_s: float, repeats: bool) -> CommandResult:
         if isinstance(command, Start):
+            if repeats and command.replica not in self.engines:
+                return _refused(command.replica, RefusalCode.CONFLICT)
             return self._start(command, token, now_s)
         if isinstance(command, Stop):
             return self._stop(command, now_s)
@@ -225,7 +226,7 @@ class SimNode:
     def reboot(self) -> None:
         self.resting |= dict.fromkeys((engine.port for engine in self.engines.values()), self.now_s)
         self.engines.clear()
-        self.starts_before, self.voided = len(self.starts), self.token
+        self.starts_before = len(self.starts)
         number = int(self.boot.rpartition("-")[2]) + 1
         self.boot = f"boot-{number}"
         self.restart_agent()

@@ -191,20 +191,8 @@ def test_a_replicas_processes_are_its_session_and_what_is_marked(others: list[Pr
 def test_a_new_boot_voids_replicas_and_ports_and_keeps_the_owner() -> None:
     old = Ledger(boot_id="a", token=token(5), records={ReplicaId("m-1"): record()}, resting_ports={21000: 1.0})
     found = recover(old, Census(), "b", NODE, HOME)
-    assert found.ledger == Ledger(boot_id="b", token=token(5), voided=token(5))
+    assert found.ledger == Ledger(boot_id="b", token=token(5))
     assert not found.rebuilt
-
-
-def test_a_token_whose_records_were_lost_is_remembered_as_such() -> None:
-    running = Census((process(50, record(seq=9, started_s=10.0)),))
-    kept = Ledger(boot_id="a", machine_id="x", token=token(12))
-    assert recover(None, running, "a", NODE, HOME).ledger.voided == token(9), "a lost ledger"
-    assert recover(kept, running, "a", NODE, HOME, machine_id="y").ledger.voided == token(12), "another machine"
-    booted = recover(kept, running, "b", NODE, HOME, machine_id="x").ledger
-    assert booted.voided == token(12), "another boot"
-    later = booted.model_copy(update={"token": token(13)})
-    assert recover(later, running, "b", NODE, HOME, machine_id="x").ledger.voided == token(12), "nothing lost since"
-    assert recover(kept, running, "a", NODE, HOME, machine_id="x").ledger.voided is None, "nothing lost at all"
 
 
 def test_an_owner_lost_with_the_ledger_is_known_again_by_the_newest_mark() -> None:

@@ -38,7 +38,11 @@ ENDED_BADLY = {
     1079: "a repeat of a start that was taken reached the next boot",
     1287: "the node of what became surplus had just fallen silent",
     1802: "an unreadable replica was gone while another node was silent, and its route stayed",
+    3048: "one was displaced for another that the same plan moved elsewhere, and a third got its device",
+    3156: "what was displaced beside a canary was not missed",
     3184: "a router was wiped before its answer came",
+    3918: "a repeat of a start that was refused came when it was refused no more",
+    3966: "the record of a replica that made room was spoilt, and another went on waiting for its place",
 }
 
 
