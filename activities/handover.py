@@ -13,13 +13,17 @@ from llmgw.world import World
 class Handed:
     world: World
     now_s: float
+    seen: tuple[int, ...] = ()
+    """The news that are in the world; the plan tells them."""
+    decides: bool = True
+    """False: nothing of it calls for a decision, and it is only to be told as seen."""
 
 
 _HANDED: dict[str, Handed] = {}
 
 
-def put(run_id: str, world: World, now_s: float) -> None:
-    _HANDED[run_id] = Handed(world, now_s)
+def put(run_id: str, handed: Handed) -> None:
+    _HANDED[run_id] = handed
 
 
 def get(run_id: str) -> Handed:

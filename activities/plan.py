@@ -39,6 +39,14 @@ class Planner:
         stopped, and the status shows the error until a later pass succeeds.
         """
         handed = handover.get(run_id)
+        if not handed.decides:
+            return Plan(seen=handed.seen, decided=False)
+        made = await self._made(handed)
+        if made.targets_changed:
+            self._pools.poke(handed.world.fleet)
+        return made.model_copy(update={"seen": handed.seen})
+
+    async def _made(self, handed: Handed) -> Plan:
         try:
             made = await self._decided(handed)
         except Exception as error:
@@ -48,8 +56,6 @@ class Planner:
             problem = f"a plan of {size:,} bytes is too large to be kept: apply a smaller catalog"
             log.error("%s; safe mode", problem)
             return safe_plan(handed.world, handed.now_s, problem)
-        if made.targets_changed:
-            self._pools.poke(handed.world.fleet)
         return made
 
     async def _decided(self, handed: Handed) -> Plan:

@@ -36,13 +36,20 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
 WINDOW_S = 0.2
 """Changes after the first are gathered this long."""
-PART_BYTES = 60_000
+ECHO_S = 1.5
+"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
+observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
+PART_BYTES = 160 * 1024
+"""Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
+MOST_PLAIN_BYTES = 2 * 1024 * 1024
+"""And before it is packed: the workflow's task has to read it."""
 TICK_S = 0.5
 LONGEST_TICK_S = 1.0
 """A longer gap between two ticks means that the process did not run: the rest of it does not count."""
@@ -149,10 +156,10 @@ class Pool:
             self._changed.clear()
             await self._changed.wait()
         if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits a moment for the news that follows.
+            # Only what our own commands made visible: it waits for the news that follow.
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), WINDOW_S)
+                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
         await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
         observation = self._part(cursor)
         self._returned_s = self.clock()
@@ -163,11 +170,11 @@ class Pool:
         if cursor == 0:
             self._inventory_told.clear()
         taken: list[Fact] = []
-        size, reached = 0, cursor
+        weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
             part = self._with_inventory(target, fact, cursor)
-            size += len(part.model_dump_json())
-            if taken and size > PART_BYTES:
+            weigher.add(part.model_dump_json().encode())
+            if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
             taken.append(part)
             if isinstance(part, NodeSeen) and part.inventory is not None:

@@ -55,6 +55,8 @@ class _Staged:
     """What a batch has changed in memory and what it will do once that is on the disk."""
 
     token_before: Token | None
+    repeats: bool = False
+    """The batch was taken before: what it did not start then, or a boot has ended, may be taken for gone since."""
     results: dict[int, CommandResult] = field(default_factory=dict)
     acts: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
@@ -161,7 +163,7 @@ class Commands:
 
     def _stage(self, batch: CommandBatch, census: Census) -> _Staged:
         """Judge every command and change memory accordingly; nothing outside memory is touched."""
-        staged = _Staged(token_before=self._node.token)
+        staged = _Staged(token_before=self._node.token, repeats=batch.token == self._node.token)
         self._node.token = batch.token
         self._node.ports.release(batch.released_ports)
         order = sorted(enumerate(batch.commands), key=lambda numbered: numbered[1].kind != "stop")
@@ -201,6 +203,9 @@ class Commands:
         known = self._node.replicas.get(start.replica)
         if known is not None and (answer := self._start_again(start, known, token, census)) is not None:
             return answer
+        if staged.repeats:
+            text = f"{start.replica} was not accepted when this batch came first, and a repeat of it changes nothing"
+            return _refused(start.replica, refuse(RefusalCode.CONFLICT, text))
         if (refusal := admit(start, self._node.view())) is not None:
             return _refused(start.replica, refusal)
         try:

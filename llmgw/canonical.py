@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 _SET_BITS = 128
 _SET_MASK = (1 << _SET_BITS) - 1
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical_json(value: object) -> bytes:
     """`value` (JSON types only) as UTF-8 JSON with sorted keys and no white space."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def digest(value: object, size: int = 16) -> str:

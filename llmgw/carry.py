@@ -7,13 +7,15 @@ silence and outboxes are not carried: the first observation and the first plan b
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError, to_json
 
-from llmgw import table
+from llmgw import handed_on, table
 from llmgw.catalog import Catalog
+from llmgw.handed_on import HandedOn, Records
 from llmgw.ids import SpecId
 from llmgw.reading import Reader, compact, plain, plain_list, read_assignments, read_wishes
 from llmgw.shedding import SHED, State
@@ -100,7 +102,17 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
         shed.append(f"no more of {', '.join(over)}, over {MAX_PART_BYTES >> 10} KiB all the same: split the fleet")
     if shed:
         packed["rest"] = _zip({**_rest(state), "shed": shed})
-    return Parts(**packed)
+    parts = Parts(**packed)
+    if (records := handed_on.of_world(state.world)) is not None:
+        _HANDED_ON.keep(_key(parts), records)
+    return parts
+
+
+_HANDED_ON = HandedOn()
+
+
+def _key(parts: Parts) -> handed_on.Key:
+    return parts.assignments, parts.routes, parts.rest
 
 
 def _catalog(state: State) -> dict[str, object]:
@@ -121,14 +133,10 @@ def _assignments(state: State) -> dict[str, object]:
 
 def _routes(state: State) -> dict[str, object]:
     world = state.world
-    routers = {
-        k: replace(v, idle=frozenset(), asked=frozenset(), asked_s=None)  # draining stays: a stop waits for it
-        for k, v in world.routers.items()
-    }
     return {
         "models": [plain(m) for m in world.table.models.values()],
         "endpoints": plain_list(Endpoint, world.table.endpoints.values()),
-        "routers": {k: plain(v) for k, v in routers.items()},
+        "routers": {k: plain(handed_on.carried_router(v)) for k, v in world.routers.items()},
         "published_s": {str(k): v for k, v in world.published_s.items()},
     }
 
@@ -159,10 +167,9 @@ _PARTS: Mapping[str, Callable[[State], Mapping[str, object]]] = {
 def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
     """The world of `seed` and `parts` at `now_s`; never raises on a record it cannot read."""
     reader = Reader()
-    catalog, assigned = _unzip(parts.catalog), _unzip(parts.assignments)
-    routes, rest = _unzip(parts.routes), _unzip(parts.rest)
+    catalog, rest = _unzip(parts.catalog), _unzip(parts.rest)
+    records = _HANDED_ON.find(_key(parts)) or _read(reader, parts, rest.get("known") or {}, now_s)
     raw = catalog.get("raw")
-    assignments, unreadable = read_assignments(reader, assigned, rest.get("known") or {}, now_s)
     world = World(
         fleet=seed.fleet,
         installation=seed.installation,
@@ -178,36 +185,59 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
         fenced_by=seed.fenced_by,
         overtaken_by=seed.overtaken_by,
         ending=seed.ending,
-        assignments=assignments,
-        unreadable=unreadable,
-        specs={SpecId(k): v for k, v in reader.values(LaunchSpec, assigned.get("specs"), "launch spec")},
-        sent=dict(assigned.get("sent") or {}),
-        refused=dict(reader.values(Refused, assigned.get("refused"), "refusal")),  # type: ignore[arg-type]
+        assignments=records.assignments,
+        unreadable=records.unreadable,
+        specs=records.specs,
+        sent=records.sent,
+        refused=records.refused,
         failures={
             k: tuple(reader.each(Failure, v, f"failures of {k}")) for k, v in (rest.get("failures") or {}).items()
         },
         next_replica=seed.next_replica,
         good=dict(reader.values(Catalog, rest.get("good"), "last good version of")),  # type: ignore[arg-type]
-        published_s=dict(routes.get("published_s") or {}),
+        published_s=records.published_s,
         resting={
             k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
             for k, v in (rest.get("resting") or {}).items()
         },
         known=dict(reader.values(Known, rest.get("known"), "node")),  # type: ignore[arg-type]
         unclaimed=dict(rest.get("unclaimed") or {}),
-        table=table.build(
-            reader.each(TableModel, routes.get("models"), "model"),
-            reader.each(Endpoint, routes.get("endpoints"), "endpoint"),
-        ),
+        table=records.table,
         table_revision=seed.table_revision,
-        routers=dict(reader.values(RouterFacts, routes.get("routers"), "router")),  # type: ignore[arg-type]
+        routers=records.routers,
         waiting=dict(reader.values(Waiting, rest.get("waiting"), "waiting")),
     )
     return Unpacked(world, raw, rest.get("extra") or {}, reader.unreadable, tuple(rest.get("shed") or ()))
 
 
+def _read(reader: Reader, parts: Parts, known: Mapping[str, Any], now_s: float) -> Records:
+    """The records made again from their bytes."""
+    assigned, routes = _unzip(parts.assignments), _unzip(parts.routes)
+    assignments, unreadable = read_assignments(reader, assigned, known, now_s)
+    return Records(
+        assignments=assignments,
+        unreadable=unreadable,
+        specs={SpecId(k): v for k, v in reader.values(LaunchSpec, assigned.get("specs"), "launch spec")},
+        sent=dict(assigned.get("sent") or {}),
+        refused=dict(reader.values(Refused, assigned.get("refused"), "refusal")),  # type: ignore[arg-type]
+        table=table.build(
+            reader.each(TableModel, routes.get("models"), "model"),
+            reader.each(Endpoint, routes.get("endpoints"), "endpoint"),
+        ),
+        routers=dict(reader.values(RouterFacts, routes.get("routers"), "router")),  # type: ignore[arg-type]
+        published_s=dict(routes.get("published_s") or {}),
+    )
+
+
 def _zip(value: object) -> bytes:
-    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 6)
+    return zlib.compress(_json(value), 6)
+
+
+def _json(value: object) -> bytes:
+    try:
+        return to_json(value)
+    except PydanticSerializationError:  # text that is no Unicode: slower, but it is written
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _unzip(part: bytes) -> dict[str, Any]:

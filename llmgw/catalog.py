@@ -8,7 +8,7 @@ refused. Absent fields have the defaults shown, and writing a default out change
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -70,6 +70,7 @@ class Part(BaseModel):
     )
 
 
+@lru_cache(maxsize=8192)
 def usable_url(url: str) -> str:
     """`url` without trailing slashes; ValueError when it is not a plain http(s) address of a host."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):

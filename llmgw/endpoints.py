@@ -59,16 +59,7 @@ def routes(draft: Draft) -> Routes:
             kept.update([a.replica for a in replicas])
         else:
             found |= _endpoints(draft, model, replicas, names)
-    kept.update(id_ for id_, e in _in_doubt(draft, held).items() if e.models[0] in rows and id_ not in found)
     return _difference(draft, held, rows, _Found(kept, found))
-
-
-def _in_doubt(draft: Draft, held: Table) -> Mapping[ReplicaId, Endpoint]:
-    """Published endpoints that no assignment claims, while a record that cannot be read may be theirs: it is found
-    again by the reports, and nothing is withdrawn before these are there."""
-    if draft.world.unreadable.keys() <= draft.assignments.keys() or draft.survey.all_heard():
-        return {}
-    return {id_: endpoint for id_, endpoint in held.endpoints.items() if id_ not in draft.assignments}
 
 
 class _Found(NamedTuple):

@@ -21,6 +21,7 @@ from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request, Site
 from llmgw.placing.planner import Displaced, Planner, plan
 from llmgw.placing.refusals import refusal
+from llmgw.placing.succession import share_a_place
 from llmgw.sites import site_of
 from llmgw.wire import DeviceClaim
 from llmgw.world import Assignment
@@ -68,9 +69,8 @@ class Ground:
     _replaced: set[ReplicaId] = field(default_factory=set)
     """Replicas that newer ones are to take over from."""
     _displaced: list[Displaced] = field(default_factory=list)
+    """Who gives way once its place is taken."""
     _wanted: dict[ModelName, Request] = field(default_factory=dict)
-    _leaves: dict[tuple[ModelName, int], list[ReplicaId]] = field(default_factory=dict)
-    """Who gives way to a model on a node once it takes the place."""
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     @classmethod
@@ -175,7 +175,6 @@ class Ground:
             made.yard.give(gone.holding)
             made.yard.release(gone.holding.node, _held(gone.holding))
             self._displaced.append(gone)
-            self._leaves.setdefault((gone.by, gone.holding.node), []).append(ReplicaId(gone.holding.replica))
         for start in found.starts:
             made.yard.take(start)
             self._reserved[start.model].append(start)
@@ -185,9 +184,12 @@ class Ground:
     def take(self, assignment: Assignment) -> None:
         """From now on it holds its claims, and who has to give way for it does."""
         node = self.all.yard.index[assignment.node]
-        self.all.yard.take(self._holding(assignment, node, _places(self.all, node)))
-        for replica in self._leaves.pop((assignment.model, node), ()):
-            self.draft.displace(replica, assignment)
+        holding = self._holding(assignment, node, _places(self.all, node))
+        self.all.yard.take(holding)
+        leave = [gone for gone in self._displaced if _gives_way(gone, holding)]
+        self._displaced = [gone for gone in self._displaced if gone not in leave]
+        for gone in leave:
+            self.draft.displace(ReplicaId(gone.holding.replica), assignment)
             self.draft.more = True
         self._known.clear()
 
@@ -291,6 +293,13 @@ class Ground:
             left = [h for h in yard.holdings[node].values() if h not in held]
             ok &= 0 if books.mates(request, left) else -1
         return bool(ok >> node & 1) and len(held) == len(gone) and seeker.would_fit(node, held)
+
+
+def _gives_way(gone: Displaced, taker: Holding) -> bool:
+    """Whether it goes with the coming of another: the one it was displaced for, or whoever has its devices first."""
+    if gone.holding.node != taker.node:
+        return False
+    return gone.by == taker.model or (taker.rank > gone.holding.rank and share_a_place(gone.holding, taker))
 
 
 def _places(made: Field, node: int) -> dict[DeviceId, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Judging what people sent: each recorded input gets exactly one verdict, in order of arrival.
+"""Judging what people sent: each recorded input gets exactly one verdict, in the order in which they came.
 
 `judge` is a pure step of a pass. One bad input never stops the others, and nothing of it is half-applied. It never
 changes anything but the catalog, what is held, the wishes and the inbox.
@@ -47,7 +47,7 @@ class Judged:
 
 def judge(world: World, now_s: float) -> Judged:
     """Every input of the inbox judged, as far as the verdicts fit into one plan."""
-    inbox = sorted(world.inbox, key=lambda item: item.arrival)
+    inbox = world.inbox
     verdicts: list[Verdict] = []
     size = 0
     for index, item in enumerate(inbox):

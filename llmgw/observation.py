@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, RouterId
+from llmgw.packing import Packable
 from llmgw.wire import DiskReport, HeldTable, Inventory, Owner, ReplicaReport, Token, WeightsReport
 from llmgw.world import SilenceLevel
 
@@ -62,7 +63,7 @@ class TroubleSeen(_Value):
     text: str
 
 
-class Observation(_Value):
+class Observation(Packable, _Value):
     """A part of what changed since `cursor`; `more`: ask again at once for the rest."""
 
     pool: str

@@ -4,7 +4,11 @@ A list that only repeats what was just told kicks no lane: a repeat is due when 
 or when an accepted command is not visible in the report after `REPEAT_S`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Self
 
 from llmgw import adoption, sleeping, stopping
 from llmgw.claims import by_device, clashes
@@ -114,10 +118,10 @@ def _starts(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Ou
     policy = draft.world.catalog.policy if draft.world.catalog is not None else None
     slots = policy.max_loading_per_node if policy is not None else 2
     slots -= sum(1 for a in mine if _is_loading(view, a))
-    devices = {a.replica: by_device(a.claims) for a in mine}
+    neighbours = _Neighbours.of(mine)
     starts: list[Outgoing] = []
     for assignment in sorted(coming, key=lambda a: _turn(draft, a)):
-        reason, until_s = _why_not(draft, assignment, mine, devices)
+        reason, until_s = _why_not(draft, assignment, neighbours)
         if not reason and (pull := _pull(draft, view, assignment)) is not None:
             starts.extend(pull)
             continue
@@ -167,17 +171,35 @@ def _was_told(draft: Draft, assignment: Assignment) -> bool:
     return assignment.replica in draft.world.sent
 
 
-Devices = Mapping[DeviceId, bool]
-"""See `claims.by_device`."""
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """All that is assigned to one node."""
+
+    replicas: Sequence[Assignment]
+    devices: Mapping[ReplicaId, Mapping[DeviceId, bool]]
+    """See `claims.by_device`."""
+    claimants: Mapping[DeviceId, int]
+    anyone_ends: bool
+
+    @classmethod
+    def of(cls, mine: Sequence[Assignment]) -> Self:
+        devices = {a.replica: by_device(a.claims) for a in mine}
+        claimants = Counter(chain.from_iterable(devices.values()))
+        return cls(mine, devices, claimants, any(a.stop is not None for a in mine))
+
+    def leave_alone(self, replica: ReplicaId) -> bool:
+        """Nobody shares a device with it, and nobody's place becomes free: nearly always so, and seen at once."""
+        return not self.anyone_ends and all(self.claimants[device] == 1 for device in self.devices[replica])
 
 
-def _place_is_taken(
-    draft: Draft, assignment: Assignment, mine: Sequence[Assignment], devices: Mapping[ReplicaId, Devices]
-) -> str:
+def _place_is_taken(draft: Draft, assignment: Assignment, neighbours: _Neighbours) -> str:
     """Who is still on its devices, has not left its memory, or must not run beside it; and on a shared device, whose
     start is under way: engines measure what is free while they load."""
+    if neighbours.leave_alone(assignment.replica):
+        return ""
+    devices = neighbours.devices
     own = devices[assignment.replica]
-    rivals = [a for a in mine if a.replica != assignment.replica]
+    rivals = [a for a in neighbours.replicas if a.replica != assignment.replica]
     view = draft.survey.of(assignment.node)
     leaving = {a.replica for a in rivals if a.stop is not None and (a.stop.commanded or a.stop.by is not None)}
     others = sorted(a.replica for a in rivals if clashes(own, devices[a.replica]))
@@ -213,11 +235,9 @@ def _comes_first(draft: Draft, view: NodeView | None, other: Assignment, assignm
     return not _was_told(draft, assignment) and _turn(draft, other) < _turn(draft, assignment)
 
 
-def _why_not(
-    draft: Draft, assignment: Assignment, mine: Sequence[Assignment], devices: Mapping[ReplicaId, Devices]
-) -> tuple[str, float | None]:
-    """Why a start is not told now, and until when at the latest. `mine`: all that is assigned to its node."""
-    if reason := _place_is_taken(draft, assignment, mine, devices):
+def _why_not(draft: Draft, assignment: Assignment, neighbours: _Neighbours) -> tuple[str, float | None]:
+    """Why a start is not told now, and until when at the latest."""
+    if reason := _place_is_taken(draft, assignment, neighbours):
         return reason, None
     refused = draft.world.refused.get(assignment.replica)
     if refused is None:

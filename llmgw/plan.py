@@ -5,21 +5,11 @@ Everything is a difference to the world it was made from, so that a history carr
 """
 
 from enum import StrEnum
-from typing import Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ModelWrapValidatorHandler,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import to_json
+from pydantic import BaseModel, ConfigDict
 
-from llmgw import plan_size
 from llmgw.ids import ModelName, NodeId, ReplicaId, RouterId, SpecId
+from llmgw.packing import Packable
 from llmgw.table import TableChange
 from llmgw.wire import Endpoint, LaunchSpec, TableModel
 from llmgw.world import Assignment, Event, Failure, InputKind, Known, Outgoing, RestingPort, Waiting, Wishes
@@ -51,7 +41,11 @@ class Verdict(_Value):
     text: str = ""
 
 
-class Plan(_Value):
+class Plan(Packable, _Value):
+    seen: tuple[int, ...] = ()
+    """Numbers of the news that it was made on (`workflows.news`): with it these are taken up, and no others."""
+    decided: bool = True
+    """False: it was made only to take up news that call for no decision."""
     verdicts: tuple[Verdict, ...] = ()
     wishes: Wishes | None = None
     """The whole of them, when any changed."""
@@ -105,21 +99,6 @@ class Plan(_Value):
     """What the fleet is doing, in one word (`llmgw.views.Phase`); decided here, since workflow code must not."""
     safe_mode: str = ""
     """Deciding failed with this error; the plan only withdraws what is dead."""
-
-    @model_serializer(mode="wrap")
-    def _to_history(self, plain: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any] | str:
-        """As JSON a large plan is packed text. A version that does not know that refuses it, and never takes it for an
-        empty one."""
-        value: dict[str, Any] = plain(self)
-        if info.mode != "json":
-            return value
-        raw = to_json(value)
-        return value if len(raw) < plan_size.PACKED_FROM else plan_size.packed(raw)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _from_history(cls, value: object, plain: ModelWrapValidatorHandler[Self]) -> Self:
-        return cls.model_validate_json(plan_size.unpacked(value)) if isinstance(value, str) else plain(value)
 
     @property
     def table_change(self) -> TableChange:

@@ -31,11 +31,17 @@ class Reader:
         return value
 
     def each(self, kind: type[T], raw: Iterable[object] | None, name: str) -> list[T]:
-        found = (self.read(kind, item, f"{name} {index}") for index, item in enumerate(raw or ()))
+        rows = list(raw or ())
+        if (whole := _all(kind, rows)) is not None:
+            return whole
+        found = (self.read(kind, item, f"{name} {index}") for index, item in enumerate(rows))
         return [item for item in found if item is not None]
 
     def values(self, kind: type[T], raw: Mapping[str, object] | None, name: str) -> list[tuple[str, T]]:
-        found = ((key, self.read(kind, item, f"{name} {key}")) for key, item in (raw or {}).items())
+        rows = raw or {}
+        if (whole := _all(kind, list(rows.values()))) is not None:
+            return list(zip(rows, whole, strict=True))
+        found = ((key, self.read(kind, item, f"{name} {key}")) for key, item in rows.items())
         return [(key, item) for key, item in found if item is not None]
 
 
@@ -56,12 +62,23 @@ def plain(value: object) -> object:
 
 def plain_list(kind: type[T], values: Iterable[T]) -> list[Any]:
     """Many records at once, which costs a fraction of one by one."""
-    adapter = _LISTS.get(kind) or _LISTS.setdefault(kind, TypeAdapter(list[kind]))  # type: ignore[valid-type]
-    dumped: list[Any] = adapter.dump_python(list(values), mode="json", exclude_defaults=True)
+    dumped: list[Any] = _list_adapter(kind).dump_python(list(values), mode="json", exclude_defaults=True)
     return dumped
 
 
+def _all(kind: type[T], rows: list[Any]) -> list[T] | None:
+    """All records at once; None where one of them cannot be read (or is none at all): then one by one."""
+    try:
+        return _list_adapter(kind).validate_python(rows)
+    except ValidationError:
+        return None
+
+
 _LISTS: dict[type, TypeAdapter[Any]] = {}
+
+
+def _list_adapter(kind: type[T]) -> TypeAdapter[list[T]]:
+    return _LISTS.get(kind) or _LISTS.setdefault(kind, TypeAdapter(list[kind]))  # type: ignore[valid-type]
 
 
 def compact(assignments: Sequence[Assignment], known: Mapping[NodeId, Known]) -> list[Any]:
@@ -80,26 +97,16 @@ def compact(assignments: Sequence[Assignment], known: Mapping[NodeId, Known]) ->
     return dumped
 
 
-def _expanded(raw: object, known: Mapping[str, Any]) -> object:
-    """The record that `compact` wrote, whole again; as it is where that is not possible."""
+def _expand(raw: Any, known: Mapping[str, Any]) -> None:
+    """Make the record that `compact` wrote whole again, as far as that is possible."""
     try:
-        return _with_devices(raw, known)
+        for part in raw["parts"]:
+            for claim in part.get("claims", ()):
+                if isinstance(claim["device"], int):
+                    claim["device"] = known[part["node"]]["devices"][claim["device"]]
+        raw.setdefault("boot", known.get(raw["parts"][0]["node"], {}).get("boot"))
     except (TypeError, KeyError, IndexError, AttributeError):
-        return raw
-
-
-def _with_devices(raw: Any, known: Mapping[str, Any]) -> object:
-    record, parts = dict(raw), []
-    for part in raw["parts"]:
-        devices = known.get(part["node"], {}).get("devices", ())
-        claims = [
-            {**claim, "device": devices[claim["device"]] if isinstance(claim["device"], int) else claim["device"]}
-            for claim in part.get("claims", ())
-        ]
-        parts.append({**part, "claims": claims})
-    record["parts"] = parts
-    record.setdefault("boot", known.get(parts[0]["node"], {}).get("boot"))
-    return record
+        return  # it cannot be read: whoever reads it says why
 
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
@@ -118,8 +125,12 @@ def read_assignments(
     unless an operator has begun to end its replica meanwhile, it is whole again."""
     found: dict[ReplicaId, Assignment] = {}
     unreadable: dict[str, Unreadable] = {}
-    for index, raw in enumerate(_expanded(record, known) for record in part.get("assignments") or ()):
-        assignment, problem = attempt(Assignment, raw)
+    rows = list(part.get("assignments") or ())
+    for raw in rows:
+        _expand(raw, known)
+    whole = _all(Assignment, rows)
+    for index, raw in enumerate(rows):
+        assignment, problem = attempt(Assignment, raw) if whole is None else (whole[index], "")
         if assignment is None:
             kept = unreadable[salvage.name_of(raw, index)] = Unreadable(raw, problem, now_s)
             assignment = salvage.from_record(kept)

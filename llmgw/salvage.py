@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pydantic import TypeAdapter, ValidationError
 
+from llmgw.claims import by_device, clashes
 from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId, SpecId
 from llmgw.nodes import NodeView
@@ -148,6 +149,21 @@ def _tend(draft: Draft, assignment: Assignment) -> None:
     elif assignment.stop is None:
         text = f"its record could not be read ({assignment.unreadable}), so it is left as it is"
         draft.wait(f"replica/{assignment.replica}", "unreadable", text)
+        _keep_place(draft, assignment)
+
+
+def _keep_place(draft: Draft, assignment: Assignment) -> None:
+    """What was to take its place, and was told nothing yet, does not: the wish to stop it ended with its record."""
+    record = draft.world.unreadable.get(assignment.replica)
+    raw = record.raw if record is not None and isinstance(record.raw, Mapping) else {}
+    stop = raw.get("stop")
+    by, mine = stop.get("by") if isinstance(stop, Mapping) else None, by_device(assignment.claims)
+    for other in draft.on_node(assignment.node):
+        if other.replica in draft.world.sent or other.replica == assignment.replica or other.unreadable:
+            continue
+        if not other.adopted and (other.replica == by or clashes(by_device(other.claims), mine)):
+            text = f"the record of {assignment.replica}, which was to make room, could not be read, so it stays"
+            draft.gone(other, f"is not started: {text}")
 
 
 def _model_of(draft: Draft, assignment: Assignment) -> ModelName | None:

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 from llmgw.canonical import item_number, set_digest, set_sum
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.wire import Endpoint, TableModel, TablePatch
 
 EMPTY_DIGEST = set_digest(0)
+_MODELS, _ENDPOINTS = TypeAdapter(list[TableModel]), TypeAdapter(list[Endpoint])
+"""To dump many at once costs a fraction of one by one."""
 
 
 def model_number(model: TableModel) -> int:
@@ -21,7 +25,9 @@ def endpoint_number(endpoint: Endpoint) -> int:
 
 def table_sum(models: Iterable[TableModel], endpoints: Iterable[Endpoint]) -> int:
     """The set sum of a whole table. The order of its items does not matter."""
-    return set_sum([*map(model_number, models), *map(endpoint_number, endpoints)])
+    told = [("model", m) for m in _MODELS.dump_python(list(models), mode="json", exclude_defaults=True)]
+    told += [("endpoint", e) for e in _ENDPOINTS.dump_python(list(endpoints), mode="json", exclude_defaults=True)]
+    return set_sum(item_number(kind, item) for kind, item in told)
 
 
 def table_digest(models: Iterable[TableModel], endpoints: Iterable[Endpoint]) -> str:

@@ -77,6 +77,8 @@ class SimNode:
     """Port to the time at which its rest began."""
     starts: list[ReplicaId] = field(default_factory=list)
     """Every start that was ever accepted, in order."""
+    starts_before: int = 0
+    """How many of them were before this boot."""
     crash_starts: bool = False
     """Every engine exits while it loads."""
     crash_args: frozenset[str] = frozenset()
@@ -137,20 +139,23 @@ class SimNode:
             return ErrorReply(code=ErrorCode.STALE_TOKEN, message="stale", held=self.token)
         if fence is Fence.FOREIGN:
             return ErrorReply(code=ErrorCode.FOREIGN_OWNER, message="foreign", held=self.token, owner=self.owner)
-        self.token = batch.token
+        repeats, self.token = fence is Fence.SAME, batch.token
         self.revision += 1
         for released in batch.released_ports:
             self.resting.pop(released, None)
         for replica, asleep in batch.asleep.items():
             self._rest(replica, asleep, now_s)
-        return BatchReply(token=batch.token, results=tuple(self._one(c, batch.token, now_s) for c in batch.commands))
+        results = tuple(self._one(c, batch.token, now_s, repeats) for c in batch.commands)
+        return BatchReply(token=batch.token, results=results)
 
     @property
     def owner(self) -> Owner | None:
         return None if self.token is None else fencing.owner_of(self.token)
 
-    def _one(self, command: Command, token: Token, now_s: float) -> CommandResult:
+    def _one(self, command: Command, token: Token, now_s: float, repeats: bool) -> CommandResult:
         if isinstance(command, Start):
+            if repeats and command.replica not in self.engines:
+                return _refused(command.replica, RefusalCode.CONFLICT)
             return self._start(command, token, now_s)
         if isinstance(command, Stop):
             return self._stop(command, now_s)
@@ -241,6 +246,7 @@ class SimNode:
     def reboot(self) -> None:
         self.resting |= dict.fromkeys((engine.port for engine in self.engines.values()), self.now_s)
         self.engines.clear()
+        self.starts_before = len(self.starts)
         number = int(self.boot.rpartition("-")[2]) + 1
         self.boot = f"boot-{number}"
         self.restart_agent()

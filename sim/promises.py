@@ -89,8 +89,9 @@ def no_port_leads_to_another_replica(fleet: SimFleet) -> None:
 
 
 def every_start_happens_once(fleet: SimFleet) -> None:
+    """In one boot of its node. What ran before is void, and a repeat that was under way meanwhile begins it anew."""
     for node in fleet.nodes.values():
-        twice = [replica for replica, n in Counter(node.starts).items() if n > 1]
+        twice = [replica for replica, n in Counter(node.starts[node.starts_before :]).items() if n > 1]
         assert not twice, f"started twice on {node.id}: {twice}"
 
 
@@ -144,7 +145,8 @@ def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
 
 def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
     """A replica that is withdrawn for a better one leaves enough behind: all that is wanted where its node is
-    emptied, all but a tenth or one where it is replaced."""
+    emptied, all but a tenth or one where it is replaced. What its node's silence takes away was nobody's choice, though
+    another be kept instead."""
     world, before = fleet.world, fleet.seen
     wished = frozenset(r for r, a in world.assignments.items() if a.stop is not None)
     for replica in sorted((wished - before.wished) & before.published):
@@ -154,6 +156,7 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         if (
             model is None
             or _is_overdue(fleet, assignment)
+            or _is_called_silent(fleet, f"node/{assignment.node}")
             or cause not in (StopCause.CHANGED, StopCause.RESTART, StopCause.DRAINED, StopCause.SURPLUS)
         ):
             continue
@@ -171,7 +174,12 @@ def _is_overdue(fleet: SimFleet, assignment: Assignment) -> bool:
 
 
 def _is_silent(fleet: SimFleet, target: str) -> bool:
-    return target in fleet.cut or fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
+    return target in fleet.cut or _is_called_silent(fleet, target)
+
+
+def _is_called_silent(fleet: SimFleet, target: str) -> bool:
+    """Whether the plane was told so, as it is not of what was only just cut off."""
+    return fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
 
 
 def whatever_is_not_done_has_a_reason(fleet: SimFleet) -> None:

@@ -1,9 +1,10 @@
 """Telling a story to a simulated fleet: happenings at their times, then a calm in which all must become well.
 
-`shortest` finds, for a story that ends badly, one with fewer happenings that does as well.
+`shortest` finds, for a story that ends badly, one with fewer happenings that breaks the same promise.
 """
 
 import random
+import traceback
 from collections.abc import Sequence
 
 from llmgw.ids import NodeId, RouterId
@@ -78,18 +79,35 @@ def _at_rest(made: SimFleet) -> None:
 
 
 def shortest(seed: int, happenings: Sequence[Happening]) -> tuple[list[Happening], str]:
-    """The story without whatever it can do without, and how it ends."""
-    left, end = list(happenings), _end(seed, happenings)
-    for happening in list(happenings):
-        fewer = [h for h in left if h is not happening]
-        if fewer_end := _end(seed, fewer):
-            left, end = fewer, fewer_end
+    """The story without whatever it can do without and still break the same promise, and how it ends."""
+    left, (broken, end) = list(happenings), _end(seed, happenings)
+    before = len(left) + 1
+    while broken and len(left) < before:
+        before = len(left)
+        for happening in list(left):
+            fewer = [h for h in left if h is not happening]
+            if not _is_mended(fewer) and _is_mended(left):
+                continue
+            fewer_broken, fewer_end = _end(seed, fewer)
+            if fewer_broken == broken:
+                left, end = fewer, fewer_end
     return left, end
 
 
-def _end(seed: int, happenings: Sequence[Happening]) -> str:
+def _is_mended(happenings: Sequence[Happening]) -> bool:
+    """Whether all that goes wrong is mended later: nobody promises that all becomes well else."""
+    return all(
+        any(h.what == faults.PAIRS[wrong.what] and h.whom == wrong.whom for h in happenings[index + 1 :])
+        for index, wrong in enumerate(happenings)
+        if wrong.what in faults.PAIRS
+    )
+
+
+def _end(seed: int, happenings: Sequence[Happening]) -> tuple[str, str]:
+    """The name of what found the broken promise, and what it said; both empty where all ends well."""
     try:
         tell(seed, happenings)
     except AssertionError as error:
-        return str(error)
-    return ""
+        where = error if error.__cause__ is None else error.__cause__
+        return traceback.extract_tb(where.__traceback__)[-1].name, str(error)
+    return "", ""

@@ -19,7 +19,18 @@ IN_WORKFLOWS = sorted(path for path in (ROOT / "workflows").glob("*.py") if path
 CORE = sorted((ROOT / "llmgw").rglob("*.py"))
 
 PURE = frozenset(
-    {"asyncio", "collections", "dataclasses", "datetime", "enum", "functools", "itertools", "typing", "temporalio"}
+    {
+        "asyncio",
+        "collections",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "functools",
+        "itertools",
+        "typing",
+        "temporalio",
+    }
 )
 OURS = frozenset({"llmgw", "workflows", "activities"})
 REACHED = {"activities": {"handover"}}

@@ -59,13 +59,9 @@ class FleetState:
 
     # --- inputs ---
 
-    def arrived(self, kind: InputKind, name: str, args: tuple[Any, ...], now_s: float) -> Input:
-        """What came, with its arrival number."""
-        self.arrivals += 1
-        return Input(arrival=self.arrivals, kind=kind, name=name, raw=list(args), at_s=now_s)
-
     def take(self, arrived: Input) -> None:
         """Record what came, unjudged."""
+        self.arrivals = max(self.arrivals, arrived.arrival)
         self.world = replace(self.world, inbox=(*self.world.inbox, arrived))
 
     def refuse(self, name: str, text: str, now_s: float) -> None:

@@ -5,7 +5,7 @@ history. An update waits for its verdict, which the plan gives.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -13,7 +13,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from llmgw.plan import Verdict
-from llmgw.world import InputKind
+from llmgw.world import Input, InputKind
 from workflows import names
 from workflows.converting import problem_of
 from workflows.fleet_state import FleetState
@@ -31,20 +31,39 @@ class Inputs(OrderHandlers):
         self.state: FleetState
         self.news = News()
         self.waiting: dict[int, asyncio.Future[Verdict]] = {}
-        """Updates that wait for their verdict, by arrival."""
+        """Updates that wait for their verdict, by number."""
         self.closed = False
         """No update is let in any more: the run is about to be continued."""
         self.length = 0
         """About how many events this run has made, counted by what it did: the length of the history, asked at the same
         place, may differ between what happens and its replay."""
+        self.first_arrival = 0
+        """Arrivals of former runs are below it."""
+        self._signals = 0
+        self._updates = 0
 
-    def note(self, happened: Happened, *, is_input: bool = False) -> None:
-        self.news.add(workflow.info().get_current_history_length(), happened, is_input=is_input)
+    def _next_signal(self) -> int:
+        """Signals and updates are counted apart: which of a signal and an update comes first may differ at replay."""
+        self._signals += 1
+        return 2 * self._signals
+
+    def _next_update(self) -> int:
+        self._updates += 1
+        return 2 * self._updates + 1
+
+    def _note(self, number: int, record: Callable[[FleetState], None], events: int) -> None:
+        """Below zero: what is waited for has the numbers above (`ReconcileWorkflow._spawn`)."""
+
+        def settle() -> None:
+            self.length += events
+
+        self.news.add(-number, Happened(record, settle))
 
     async def answer(self) -> None:
         """Let updates whose verdict is there answer now, before any further command."""
-        for arrival in sorted(self.waiting.keys() & self.state.verdicts.keys()):
-            self.waiting.pop(arrival).set_result(self.state.verdicts[arrival])
+        verdicts = {arrival - self.first_arrival: verdict for arrival, verdict in self.state.verdicts.items()}
+        for number in sorted(self.waiting.keys() & verdicts.keys()):
+            self.waiting.pop(number).set_result(verdicts[number])
         for _ in range(3):
             await asyncio.sleep(0)  # yields only: no timer
 
@@ -57,7 +76,7 @@ class Inputs(OrderHandlers):
         description="Replace the whole catalog and answer with its generation, digest and differences, or all problems",
     )
     async def apply_catalog(self, *args: Any) -> Verdict:
-        return await self._verdict(self._take(InputKind.CATALOG, names.APPLY_CATALOG, args))
+        return await self._updated(InputKind.CATALOG, names.APPLY_CATALOG, args)
 
     @apply_catalog.validator
     def _may_apply(self, *args: Any) -> None:
@@ -71,46 +90,27 @@ class Inputs(OrderHandlers):
     def note_refusal(self, name: str, text: str) -> None:
         """Also called by the guard interceptor for what a handler could not take."""
         now_s = workflow.now().timestamp()
-
-        def refused() -> bool:
-            self.length += ORDER_EVENTS
-            self.state.refuse(name, text, now_s)
-            return True
-
-        self.note(refused, is_input=True)
+        self._note(self._next_signal(), lambda state: state.refuse(name, text, now_s), ORDER_EVENTS)
 
     def _signalled(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
-        """Take it, or note that it cannot be read. Runs that began when such signals were dropped drop them still."""
+        """Take it, or note that it cannot be read."""
         problem = problem_of(args)
         if problem is None:
-            self._take(kind, name, args)
-            return
-        now_s = workflow.now().timestamp()
+            self._take(self._next_signal(), kind, name, args)
+        else:
+            self.note_refusal(name, problem)
 
-        def refused() -> bool:
-            is_noted = workflow.patched(names.UNDECODABLE_PATCH)
-            if is_noted:
-                self.length += ORDER_EVENTS
-                self.state.refuse(name, problem, now_s)
-            return is_noted
+    async def _updated(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> Verdict:
+        number = self._next_update()
+        self._take(number, kind, name, args)
+        self.waiting[number] = asyncio.get_running_loop().create_future()
+        return await self.waiting[number]
 
-        self.note(refused, is_input=True)
-
-    def _take(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> int:
-        """Give it its place among the news; its arrival number."""
-        arrived = self.state.arrived(kind, name, args, workflow.now().timestamp())
-
-        def taken() -> bool:
-            self.length += CATALOG_EVENTS if kind is InputKind.CATALOG else ORDER_EVENTS
-            self.state.take(arrived)
-            return True
-
-        self.note(taken, is_input=True)
-        return arrived.arrival
-
-    async def _verdict(self, arrival: int) -> Verdict:
-        self.waiting[arrival] = asyncio.get_running_loop().create_future()
-        return await self.waiting[arrival]
+    def _take(self, number: int, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
+        """Give it its place among the news."""
+        arrived = Input(self.first_arrival + number, kind, name, list(args), workflow.now().timestamp())
+        events = CATALOG_EVENTS if kind is InputKind.CATALOG else ORDER_EVENTS
+        self._note(number, lambda state: state.take(arrived), events)
 
     def _admit(self, args: Sequence[object]) -> None:
         """Refuses an update that cannot be read, and any while the run is about to be continued. What is refused leaves

@@ -29,8 +29,6 @@ CATALOG = "catalog"
 
 UNDECODABLE = "Undecodable"
 """The type of the error with which an update is refused whose arguments cannot be read."""
-UNDECODABLE_PATCH = "undecodable-noted"
-"""Runs that began before signals which cannot be read were noted replay as they were."""
 
 PHASE_ATTRIBUTE = "FleetPhase"
 GENERATION_ATTRIBUTE = "FleetGeneration"

@@ -13,10 +13,7 @@ from llmgw.world import InputKind
 class OrderHandlers:
     """Mixed into the workflow class; the handlers are added below, one pair per row."""
 
-    def _take(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> int:
-        raise NotImplementedError
-
-    async def _verdict(self, arrival: int) -> Verdict:
+    async def _updated(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> Verdict:
         raise NotImplementedError
 
     def _signalled(self, kind: InputKind, name: str, args: tuple[Any, ...]) -> None:
@@ -37,7 +34,7 @@ def _signal(name: str, description: str) -> Callable[..., None]:
 
 def _update(name: str, description: str) -> Callable[..., Any]:
     async def handle(self: OrderHandlers, *args: Any) -> Verdict:
-        return await self._verdict(self._take(InputKind.ORDER, name, args))
+        return await self._updated(InputKind.ORDER, name, args)
 
     handle.__name__ = f"update_{name.replace('-', '_')}"
     handle.__qualname__ = f"OrderHandlers.{handle.__name__}"

@@ -5,16 +5,17 @@ activity; lanes tell routers and nodes. This file holds order and retries and no
 frozen by every history in flight, so it branches on plans and activity results only. Never raises out of a handler,
 never acts in a `finally`.
 
-One coroutine gives every command. What happens is queued as news (`workflows.news`) and taken up between plans: a local
-activity's result may come together with other events when it happens, and comes before them at replay, so nothing may
-depend on their order. For the same reason no timer and no activity is ever cancelled.
+One coroutine gives every command. What happens is queued as news, and taken up with the result of a plan, which tells
+what it has seen (`workflows.news`): a local activity's result may come together with other events when it happens, and
+before them at replay, so nothing may depend on their order. For the same reason no timer and no activity is ever
+cancelled.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -31,6 +32,7 @@ from workflows import names, visibility
 from workflows.fleet_state import FleetState
 from workflows.inputs import Inputs
 from workflows.lanes import MAX_BUSY, MAX_BUSY_BYTES, Lanes
+from workflows.news import Happened, Preview, Weight
 from workflows.queries import Queries
 
 CALL_LIMIT = timedelta(seconds=3)
@@ -67,13 +69,16 @@ class ReconcileWorkflow(Inputs, Queries):
         Inputs.__init__(self)
         # Carried over by a version with another number of arguments, none of them is decoded by its type.
         self.state = FleetState(Seed.model_validate(seed), Parts(catalog, assignments, routes, rest, kept), _now_s())
+        self.first_arrival = self.state.arrivals
         self._nodes: Lanes[NodeId] = Lanes()
         self._routers: Lanes[RouterId] = Lanes()
         self._wanted = True
         self._cancelled = False
         self._observing = False
         self._parts = 0
-        """Of an observation, taken up since the last plan was asked for."""
+        """Of an observation, taken up since the last decision."""
+        self._waits = 0
+        """Numbers what is waited for, in the order of the commands."""
         self._alarms: list[float] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._shown = visibility.Shown()
@@ -103,52 +108,53 @@ class ReconcileWorkflow(Inputs, Queries):
     # --- the loop ---
 
     async def _step(self) -> None:
-        """Take up the news, give the commands that are due, decide; then wait for more."""
-        if self._take_up_news() and self._is_long():
+        """Wait for something that calls for a decision; decide, and give the commands that are due."""
+        if not self._wanted and not self.news:
+            await workflow.wait_condition(lambda: bool(self.news))
+        if self._is_long():
             await self._continue()
+        plan = await self._decide()
         self._watch()
         self._run_lanes()
-        if self._wanted:
-            await self._decide()
-        else:
-            await workflow.wait_condition(lambda: self._wanted or bool(self.news))
+        if plan is not None and plan.more:
+            self._go_on()
 
-    def _spawn(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for something beside the loop; it only appends to the news."""
-        task = asyncio.create_task(waiting)
+    def _spawn(self, awaited: Awaitable[T], happened: Callable[[T | None], Happened]) -> None:
+        """Wait for something beside the loop; it becomes news, under a number that is its own from now on. None: what
+        was called has failed."""
+        self._waits += 1
+        task = asyncio.create_task(self._waited(self._waits, awaited, happened))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _take_up_news(self) -> bool:
-        """Whether there were any."""
-        news = self.news.next()
-        calls_for_a_plan = [happened() for happened in news]
-        self._wanted = self._wanted or any(calls_for_a_plan)
-        return bool(news)
+    async def _waited(self, number: int, awaited: Awaitable[T], happened: Callable[[T | None], Happened]) -> None:
+        result: T | None
+        try:
+            result = await awaited
+        except ActivityError:
+            result = None
+        self.news.add(number, happened(result))
 
-    async def _decide(self) -> None:
-        """Plan, again while a plan goes on, and run the lanes.
+    async def _decide(self) -> Plan | None:
+        """Plan, again while a plan goes on; the last one, None when there is none.
 
         What a task commands leaves only when it ends, with the plans that are made in it; so those come first, and each
-        node is told all of it at once. A withdrawal does not wait for that. News wait meanwhile: whether they come
-        before or after a plan that follows on another may differ between what happens and its replay.
+        node is told all of it at once. A withdrawal does not wait for that.
         """
-        self._wanted = False
         plan: Plan | None = None
         for _ in range(MAX_AHEAD_BUSY if self._busy() else MAX_AHEAD):
             plan = await self._merged()
             if plan is None or not plan.more or plan.drop_endpoints:
                 break
-        self._run_lanes()
-        if plan is not None and plan.more:
-            self._spawn(self._go_on())
+        return plan
 
     async def _merged(self) -> Plan | None:
-        """One plan, merged; its lanes are due."""
+        """One plan, merged into what it was made on; its lanes are due."""
         self.length += PLAN_EVENTS
         plan = await self._plan()
-        if plan is None:
-            return None
+        if plan is None or not plan.decided:
+            return plan
+        self._wanted = False
         self.state.merge(plan, _now_s())
         for router in plan.push:
             self._routers.kick(router)
@@ -160,16 +166,17 @@ class ReconcileWorkflow(Inputs, Queries):
         await self.answer()
         return plan
 
-    async def _go_on(self) -> None:
+    def _go_on(self) -> None:
         """The next plan is made in the next task, after what this one commands has left."""
         self.length += 2
-        await workflow.sleep(BARRIER_S, summary="the plan goes on")
-        self.note(lambda: True)
+        self._spawn(workflow.sleep(BARRIER_S, summary="the plan goes on"), lambda _: Happened())
 
     async def _plan(self) -> Plan | None:
+        """A plan, with the news that it has seen taken up."""
         run_id = workflow.info().run_id
-        self.state.at(_now_s())
-        handover.put(run_id, self.state.world, _now_s())
+        preview = self.news.preview(self.state)
+        handed = handover.Handed(preview.state.world, _now_s(), preview.seen, self._calls_for_a_decision())
+        handover.put(run_id, handed)
         try:
             plan: Plan = await workflow.execute_local_activity(
                 names.PLAN,
@@ -177,30 +184,59 @@ class ReconcileWorkflow(Inputs, Queries):
                 result_type=Plan,
                 start_to_close_timeout=timedelta(seconds=10),
                 retry_policy=PLAN_RETRY,
-                summary=self.state.deciding(),
+                summary=preview.state.deciding() if handed.decides else "take up answers",
             )
-            return plan
         except ActivityError as error:
-            # Uncaught it would end the workflow. The next event, or the timer, tries again.
+            # Uncaught it would end the workflow.
             self.state.plan_failed(cut(f"the plan could not be made: {error.cause or error}"))
-            self._arm(_now_s() + RETRY_PLAN_S)
+            await workflow.sleep(RETRY_PLAN_S, summary="the plan is tried again")
+            self._wanted = True
             return None
+        if not self.news.has(plan.seen):
+            await workflow.wait_condition(lambda: self.news.has(plan.seen))
+        self._take_up(plan, preview)
+        return plan
+
+    def _calls_for_a_decision(self) -> bool:
+        """Of nodes that took their commands, the last one does; of an observation its last part, but for a flood that
+        never ends."""
+        weights = self.news.weights()
+        is_last = 0 < weights[Weight.ANSWER] >= self._nodes.busy
+        is_flood = self._parts + weights[Weight.PART] > MAX_PARTS
+        return self._wanted or weights[Weight.PLAN] > 0 or is_last or is_flood
+
+    def _take_up(self, plan: Plan, preview: Preview) -> None:
+        """What the plan has seen: the preview itself, unless this is a replay that knows of more by now."""
+        happened = self.news.take(plan.seen)
+        if preview.seen == plan.seen:
+            self.state = preview.state
+        else:
+            self._record(happened)
+        self._settle(happened)
+        parts = sum(one.weight is Weight.PART for one in happened)
+        self._parts = 0 if plan.decided else self._parts + parts
+
+    def _take_up_all(self) -> None:
+        """Without a plan: at the end of a run, where nothing but the end depends on it."""
+        happened = self.news.take_all()
+        self._record(happened)
+        self._settle(happened)
+
+    def _record(self, happened: Sequence[Happened]) -> None:
+        for one in happened:
+            one.record(self.state)
+
+    def _settle(self, happened: Sequence[Happened]) -> None:
+        for one in happened:
+            one.settle()
 
     def _arm(self, at_s: float) -> None:
         """A timer, unless one is set that rings no later. A later one may ring for nothing: that is harmless."""
         if not any(armed_s <= at_s for armed_s in self._alarms):
             self._alarms.append(at_s)
             self.length += 2
-            self._spawn(self._ring(at_s))
-
-    async def _ring(self, at_s: float) -> None:
-        await workflow.sleep(max(0.001, at_s - _now_s()), summary="the next moment at which anything may change")
-
-        def rang() -> bool:
-            self._alarms.remove(at_s)
-            return True
-
-        self.note(rang)
+            ring = workflow.sleep(max(0.001, at_s - _now_s()), summary="the next moment at which anything may change")
+            self._spawn(ring, lambda _: Happened(settle=lambda: self._alarms.remove(at_s)))
 
     # --- observing ---
 
@@ -219,25 +255,18 @@ class ReconcileWorkflow(Inputs, Queries):
             summary=self.state.watching(),
         )
         self.length += 3
-        self._spawn(self._watched(handle))
 
-    async def _watched(self, handle: "workflow.ActivityHandle[Observation]") -> None:
-        observation: Observation | None
-        try:
-            observation = await handle
-        except ActivityError:
-            observation = None  # it is started anew
+        def observed(observation: Observation | None) -> Happened:
+            now_s = _now_s()
+            if observation is None:
+                return Happened(settle=self._look_again)  # it is started anew
+            weight = Weight.PART if observation.more else Weight.PLAN
+            return Happened(lambda state: state.observed(observation, now_s), self._look_again, weight)
 
-        def observed() -> bool:
-            self._observing = False
-            if observation is not None:
-                self.state.observed(observation, _now_s())
-            # The next part is on its way: what there is to say is said to all of them, but for a flood that never ends.
-            waits = observation is not None and observation.more and self._parts < MAX_PARTS
-            self._parts = self._parts + 1 if waits else 0
-            return not waits
+        self._spawn(handle, observed)
 
-        self.note(observed)
+    def _look_again(self) -> None:
+        self._observing = False
 
     # --- lanes ---
 
@@ -261,12 +290,11 @@ class ReconcileWorkflow(Inputs, Queries):
         self._nodes.begin(node, len(call.model_dump_json()))
         failed = DispatchAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
-        def answered(answer: DispatchAnswer | None) -> bool:
-            self._nodes.end(node)
-            self.state.dispatched(call, answer or failed, _now_s())
-            # That a node took its commands changes nothing but when they are repeated; where many are told, one plan
-            # for the last of them is enough.
-            return not (answer is not None and answer.is_plain() and self._nodes.busy)
+        def answered(answer: DispatchAnswer | None) -> Happened:
+            now_s, weight = _now_s(), Weight.ANSWER if answer is not None and answer.is_plain() else Weight.PLAN
+            return Happened(
+                lambda state: state.dispatched(call, answer or failed, now_s), lambda: self._nodes.end(node), weight
+            )
 
         self._call(names.DISPATCH, call, DispatchAnswer, batches.summary_of(self.state.world, call), answered)
 
@@ -277,28 +305,23 @@ class ReconcileWorkflow(Inputs, Queries):
         self._routers.begin(router, len(call.model_dump_json()))
         failed = PublishAnswer(outcome=CallOutcome.FAILED, text="no answer in time")
 
-        def answered(answer: PublishAnswer | None) -> bool:
-            self._routers.end(router)
-            self.state.published(call, answer or failed, _now_s())
-            return True
+        def answered(answer: PublishAnswer | None) -> Happened:
+            now_s = _now_s()
+            return Happened(
+                lambda state: state.published(call, answer or failed, now_s), lambda: self._routers.end(router)
+            )
 
         self._call(names.PUBLISH, call, PublishAnswer, batches.summary_of_push(call), answered)
 
-    def _call(self, name: str, call: object, kind: type[T], summary: str, answered: Callable[[T | None], bool]) -> None:
+    def _call(
+        self, name: str, call: object, kind: type[T], summary: str, answered: Callable[[T | None], Happened]
+    ) -> None:
         """One attempt, 3 s; None when nothing came back. A retry would re-send old content."""
         handle: workflow.ActivityHandle[T] = workflow.start_activity(
             name, call, result_type=kind, start_to_close_timeout=CALL_LIMIT, retry_policy=ONCE, summary=summary
         )
         self.length += 3
-        self._spawn(self._called(handle, answered))
-
-    async def _called(self, handle: "workflow.ActivityHandle[T]", answered: Callable[[T | None], bool]) -> None:
-        answer: T | None
-        try:
-            answer = await handle
-        except ActivityError:
-            answer = None
-        self.note(lambda: answered(answer))
+        self._spawn(handle, answered)
 
     # --- carrying over ---
 
@@ -325,8 +348,7 @@ class ReconcileWorkflow(Inputs, Queries):
         cease it would never come: then signals are carried over unjudged, and updates are asked to come again."""
         self.closed = rounds >= MAX_ROUNDS
         await workflow.sleep(BARRIER_S, summary="inputs that came meanwhile are judged first")
-        while self._take_up_news():
-            pass
+        self._take_up_all()
         left = bool(self.state.world.inbox) and not self.closed
         return left or not workflow.all_handlers_finished()
 
@@ -335,10 +357,11 @@ class ReconcileWorkflow(Inputs, Queries):
         grace = asyncio.create_task(workflow.sleep(CALL_LIMIT, summary="running calls may end"))
         while self._busy() and not grace.done():
             await workflow.wait_condition(lambda: grace.done() or bool(self.news))
-            self._take_up_news()
+            self._take_up_all()
 
     async def _judge_only(self) -> None:
         """Plan for the sake of the verdicts; what it wants told is derived anew by the next run."""
+        self._wanted = True
         plan = await self._plan()
         if plan is not None:
             self.state.merge(plan, _now_s())

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llmgw.ids import ModelName
+from llmgw.placing import succession
 from llmgw.placing.books import Books
 from llmgw.placing.displace import displace, may_displace
 from llmgw.placing.field import Field
@@ -171,9 +172,9 @@ class Planner:
                 break
             if self._rearranging.take_moved() and lacking:  # what moved may have made room for one given up on
                 turns, lacking = sorted(lacking.values()), {}
-        found = Placing(
-            tuple(self.new.values()), tuple(self.displaced.values()), {m: t.count for m, t in sorted(lacking.items())}
-        )
+        more = succession.settle(self) if self.displaced else {}
+        lost = {m: n for m in self.requests if (n := more.get(m, 0) + (lacking[m].count if m in lacking else 0))}
+        found = Placing(tuple(self.new.values()), tuple(self.displaced.values()), lost)
         self._undo()
         return found
 

@@ -126,6 +126,10 @@ class Agent:
             while not test(self.ledger().get("records", {})):  # noqa: ASYNC110 - a file tells no event
                 await asyncio.sleep(0.02)
 
+    async def kept_as_ready(self) -> None:
+        """Return when the ledger has all replicas as ready: an agent killed before may rightly start them anew."""
+        await self.written(lambda records: all(record.get("was_ready") for record in records.values()))
+
     async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
         batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
         extra = {name: fields[name] for name in ("released_ports", "asleep") if name in fields}

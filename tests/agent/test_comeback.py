@@ -62,6 +62,7 @@ async def test_each_accepted_replica_runs_exactly_once_after_a_kill_at_any_step_
 async def test_a_ready_engine_is_ready_in_the_first_report_of_the_next_agent(agent: Agent) -> None:
     await agent.send(7, start("m-1", stub()))
     await agent.row("m-1", "ready")
+    await agent.kept_as_ready()
     await agent.kill()
     await agent.begin()
     first = await agent.report()
@@ -88,6 +89,7 @@ async def test_after_a_lost_ledger_nothing_is_obeyed_before_the_state_was_told(a
 async def test_of_a_lost_replica_whose_leader_died_the_rest_is_shown_and_swept(agent: Agent) -> None:
     await agent.send(3, start("m-1", stub("--leave-child", "group")))
     row = await agent.row("m-1", "ready")
+    await agent.kept_as_ready()
     await agent.kill()
     (agent.state_dir / "ledger.json").unlink()
     for process in agent.ours():

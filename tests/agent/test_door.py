@@ -1,5 +1,6 @@
 """What an agent refuses, and how it says so: fencing, double booking, bad batches, bad settings, paths outside."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,36 @@ async def test_older_tokens_and_other_owners_are_refused_and_told_what_is_held(a
     wrong = await agent.post(9, node="n2")
     assert (wrong.status_code, wrong.json()["code"]) == (409, "wrong_node")
     assert (await agent.report()).token == token(5)
+
+
+async def test_a_repeat_of_what_was_taken_before_a_boot_starts_nothing_a_second_time(agent: Agent) -> None:
+    """Its replica was proven gone by the report of the new boot, which holds the batch's token."""
+    once = start("m-1", stub())
+    await agent.send(5)
+    assert (await agent.post(5)).status_code == 200, "in the same boot a repeat is answered again"
+    await agent.kill()
+    ledger = agent.ledger()
+    (agent.state_dir / "ledger.json").write_text(json.dumps({**ledger, "boot_id": "an earlier one"}))
+    await agent.begin()
+    assert (await agent.report()).token == token(5)
+    refused = (await agent.send(5, once)).results[0].refusal
+    assert refused is not None
+    assert (refused.code, "a repeat of it changes nothing" in refused.message) == (RefusalCode.CONFLICT, True)
+    assert (await agent.report()).replicas == ()
+    assert (await agent.send(6, once)).results[0].outcome is Outcome.ACCEPTED
+
+
+async def test_a_repeat_starts_nothing_that_was_refused_when_it_came_first(agent: Agent) -> None:
+    """The plane may have taken that for proof, and placed it elsewhere."""
+    device = (await agent.report()).inventory.devices[0].id
+    await agent.send(1, start("m-1", stub(), device))
+    second = start("m-2", stub(), device)
+    await agent.send(2, stop("m-1"), second)
+    await agent.without("m-1")
+    again = (await agent.send(2, stop("m-1"), second)).results
+    assert [result.outcome for result in again] == [Outcome.ALREADY, Outcome.REFUSED]
+    assert (await agent.send(3, second)).results[0].outcome is Outcome.ACCEPTED
+    assert (await agent.send(3, second)).results[0].outcome is Outcome.ALREADY
 
 
 async def test_release_gives_the_agent_up_for_another_installation(agent: Agent) -> None:

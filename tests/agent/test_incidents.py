@@ -249,6 +249,7 @@ async def test_an_engine_that_closes_its_port_and_lives_is_no_longer_ready_and_e
 async def test_agent_and_engine_killed_together_are_found_dead_and_alive_by_the_next(agent: Agent) -> None:
     await agent.send(1, start("m-1", stub()), start("m-2", stub()))
     first, second = await agent.row("m-1", "ready"), await agent.row("m-2", "ready")
+    await agent.kept_as_ready()
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
     await agent.kill()

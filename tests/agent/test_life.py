@@ -89,6 +89,7 @@ async def test_a_stop_interrupted_by_the_agents_death_goes_on(agent: Agent) -> N
 async def test_an_engine_that_dies_while_the_agent_is_away_is_reported_failed(agent: Agent) -> None:
     await agent.send(1, start("m-1", stub()))
     row = await agent.row("m-1", "ready")
+    await agent.kept_as_ready()
     await agent.kill()
     for process in agent.ours():
         process.kill()

@@ -9,7 +9,7 @@ from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.world import SilenceLevel
 from sim.fleet import SimFleet
 
-from .fleets import catalog, ids, model, of, only, places, published, running, state, why
+from .fleets import catalog, fleet, ids, model, of, only, places, published, running, state, why
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 R1 = RouterId("r1")
@@ -126,6 +126,24 @@ def test_b44_what_was_stopped_while_its_node_was_away_does_not_come_back_with_it
     f.run(30)
     assert unwanted not in engines(f)
     assert len(published(f, "a-wanted")) == 1
+
+
+def test_b44_a_repeat_that_reaches_the_next_boot_starts_nothing_that_was_proven_gone() -> None:
+    f = fleet("a")
+    f.double = {"node/a"}  # each batch comes again 2 s later
+    f.catalog(catalog(f, model("m")))
+    f.run(1)
+    first = only(f, "m").replica
+    assert f.nodes[A].starts == [first]
+    f.delay = lambda: 4.0  # what is newer comes later
+    f.nodes[A].reboot()
+    f.run(3)
+    assert first not in f.world.assignments
+    assert not engines(f)
+    f.delay = lambda: 0.0
+    f.run(20)
+    assert f.nodes[A].starts == [first, only(f, "m").replica]
+    assert engines(f) == published(f, "m") == ids(f, "m")
 
 
 # --- B46: no room for two ------------------------------------------------------------------------------------------

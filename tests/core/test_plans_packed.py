@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from llmgw import plan_size
+from llmgw import packing, plan_size
 from llmgw.catalog import Catalog
 from llmgw.decide import decide
 from llmgw.ids import DeviceId, NodeId
@@ -87,7 +87,7 @@ def test_no_plan_of_a_cold_fleet_is_larger_than_a_payload_may_be(fleet: str) -> 
     assert len({a.replica for plan in made for a in plan.assign}) == wanted
     for plan in made:
         told = plan.model_dump_json()
-        assert len(told.encode()) <= plan_size.MAX_BYTES
+        assert len(told.encode()) <= packing.MAX_BYTES
         assert Plan.model_validate_json(told) == plan
 
 
@@ -97,7 +97,7 @@ def test_a_fleet_of_a_hundred_nodes_is_filled_in_few_passes() -> None:
 
 
 def test_the_parts_of_the_largest_plan_fit_together() -> None:
-    assert plan_size.MAX_START_BYTES + plan_size.MAX_KNOWN_BYTES + 28 * plan_size.MAX_WAITING < plan_size.MAX_BYTES
+    assert plan_size.MAX_START_BYTES + plan_size.MAX_KNOWN_BYTES + 28 * plan_size.MAX_WAITING < packing.MAX_BYTES
 
 
 def test_a_small_plan_is_readable_in_a_history_and_a_large_one_packed() -> None:

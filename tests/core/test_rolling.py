@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from llmgw import views
-from llmgw.ids import NodeId
+from llmgw.ids import NodeId, RouterId
 from llmgw.recent import Recent
 from llmgw.world import Input, InputKind
 from sim.fleet import SimFleet
@@ -242,3 +242,14 @@ def test_there_is_nothing_to_promote_or_revert_where_nothing_rolls(order: str) -
     assert verdict.judgement == "refused"
     assert "is not being rolled out" in verdict.problems[0]
     assert only(f, "m").stop is None
+
+
+def test_what_is_displaced_beside_a_canary_comes_back_elsewhere_at_once_as_it_was() -> None:
+    f = running(model("m", 4, 1, args=["v1"], **CANARY), nodes="abc", count=2)
+    edit(f, "v2", replicas=4, **CANARY)
+    f.run(60)
+    for replica in published(f, "m"):
+        f.routers[RouterId("r1")].begin(replica)  # so that none stops at once
+    high = model("high", 1, 2, priority=5)
+    f.catalog(catalog(f, model("m", 4, 1, args=["v2"], **CANARY), high))
+    assert len([a for a in of(f, "m") if a.stop is None]) == 4

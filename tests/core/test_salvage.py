@@ -9,11 +9,11 @@ import pytest
 
 from llmgw import views
 from llmgw.carry import Parts
-from llmgw.ids import NodeId, ReplicaId
+from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.recent import Recent
 from llmgw.salvage import FORGOTTEN_AFTER_S
 
-from .fleets import catalog, ids, model, of, only, published, running, why
+from .fleets import catalog, ids, model, of, only, places, published, running, why
 
 
 def spoilt(change: Callable[[dict[str, object]], object], index: int = 0) -> Callable[[Parts], Parts]:
@@ -118,6 +118,38 @@ def test_an_unreadable_replica_that_is_gone_is_replaced() -> None:
     assert mine.replica not in ids(f, "m")
     assert published(f, "m") == ids(f, "m") != set()
     assert f.world.unreadable == {}
+
+
+def test_the_route_of_an_unreadable_replica_goes_with_the_proof_that_it_is_gone_though_others_are_silent() -> None:
+    f = running(model("m"), model("k"), nodes="abc", count=1)
+    mine, other = only(f, "m"), only(f, "k")
+    f.cut = {f"node/{n}" for n in f.nodes if n not in (mine.node, other.node)}
+    f.run(15)
+    records = sorted([mine.replica, other.replica])
+    f.carry_over(spoilt(without("attempt"), index=records.index(mine.replica)))
+    f.run(5)
+    assert published(f, "m") == {mine.replica}
+    f.nodes[mine.node].reboot()
+    f.settle()
+    assert published(f, "m") == set(), "in the very pass that finds it gone"
+    assert published(f, "k") == {other.replica}
+
+
+def test_what_was_to_take_the_place_of_a_replica_whose_record_cannot_be_read_does_not() -> None:
+    f = running(model("low"), nodes="a", count=1)
+    low = only(f, "low").replica
+    f.routers[RouterId("r1")].begin(low)  # so it does not stop at once
+    f.catalog(catalog(f, model("low"), model("high", priority=5)))
+    assert places(f, "high") == places(f, "low") == ["a"]
+    f.carry_over(spoilt(without("attempt"), index=sorted([low, only(f, "high").replica]).index(low)))
+    f.run(5)
+    assert of(f, "high") == [], "its device has nobody to give it up"
+    assert set(f.nodes[NodeId("a")].engines) == {low}
+    assert why(f, "model/high").startswith("no_place")
+    f.routers[RouterId("r1")].end(low)
+    f.order("restart", target=low)
+    f.run(20)
+    assert published(f, "high") == ids(f, "high") != set()
 
 
 def test_an_unreadable_replica_on_a_lost_node_is_replaced_elsewhere_and_kept_in_mind() -> None:

@@ -255,3 +255,30 @@ def test_a_thousand_nodes_with_eight_thousand_replicas_fit() -> None:
     assert max(sizes(parts).values()) <= MAX_PART_BYTES
     opened = carry.unpack(seed_of(before), parts)
     assert (opened.shed, opened.world.assignments) == ((), replicas)
+
+
+# --- reading many at once -------------------------------------------------------------------------------------------
+
+
+def test_whichever_record_cannot_be_read_all_others_are_the_same_as_without_it() -> None:
+    """Records are read all at once where that is possible, else one by one: nobody can tell which it was."""
+    replicas = {ReplicaId(f"m-{n}"): assignment(f"m-{n}") for n in range(5)}
+    before = replace(world(), assignments=replicas)
+    parts = carry.pack(before, CATALOG, {})
+    for spoilt in range(5):
+        raw = json.loads(zlib.decompress(parts.assignments))
+        raw["assignments"][spoilt]["parts"][0]["claims"] = [{"device": 99}]  # its node has no device of that number
+        raw["refused"]["other"] = {"code": "a word of another age"}
+        opened = carry.unpack(seed_of(before), replace(parts, assignments=zlib.compress(json.dumps(raw).encode())), 5.0)
+        read = {id_: a for id_, a in opened.world.assignments.items() if not a.unreadable}
+        assert read == {id_: a for id_, a in replicas.items() if id_ != f"m-{spoilt}"}
+        assert list(opened.world.unreadable) == [f"m-{spoilt}"]
+        assert opened.world.refused == before.refused
+        assert list(opened.unreadable) == ["refusal other"]
+
+
+def test_devices_of_nodes_that_are_not_known_any_more_are_carried_by_their_names() -> None:
+    before = replace(world(), known={})
+    parts = carry.pack(before, CATALOG, {})
+    assert "GPU-1" in zlib.decompress(parts.assignments).decode()
+    assert carry.unpack(seed_of(before), parts).world.assignments == before.assignments

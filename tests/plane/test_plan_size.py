@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from activities import handover
+from activities.handover import Handed
 from activities.plan import LARGE, MAX_PLAN_BYTES, Planner
 from activities.pools import Pools
 from llmgw.ids import ReplicaId
@@ -22,13 +23,13 @@ def test_a_plan_that_is_too_large_becomes_a_safe_one(monkeypatch: pytest.MonkeyP
     made = Plan(events=(Event(0.0, "model/m", noise),))
     monkeypatch.setattr(f"{Planner.__module__}.decide", lambda world, now_s: made)
     world = World(fleet="f", installation="i", epoch=1, seq=0)
-    handover.put("large", world, 0.0)
+    handover.put("large", Handed(world, 0.0))
     try:
         plan = asyncio.run(Planner(cast("Pools", None)).plan("large"))
     finally:
         handover.drop("large")
     if chars < MAX_PLAN_BYTES:
-        assert plan is made
+        assert plan == made
     else:
         assert "too large to be kept: apply a smaller catalog" in plan.safe_mode
         assert not plan.events
@@ -46,7 +47,7 @@ def test_a_large_fleet_is_decided_on_beside_the_event_loop(
 
     monkeypatch.setattr(f"{Planner.__module__}.decide", decide)
     assignments = {ReplicaId(f"r{n}"): cast("Assignment", None) for n in range(replicas)}
-    handover.put("beside", World(fleet="f", installation="i", epoch=1, seq=0, assignments=assignments), 0.0)
+    handover.put("beside", Handed(World(fleet="f", installation="i", epoch=1, seq=0, assignments=assignments), 0.0))
     try:
         asyncio.run(Planner(cast("Pools", None)).plan("beside"))
     finally:

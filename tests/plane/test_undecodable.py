@@ -1,18 +1,15 @@
 """What cannot even be decoded is refused where everybody looks, and nowhere is anything lost over it."""
 
-import uuid
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import RawValue
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
 from llmgw.plan import Judgement, Verdict
-from tests.plane.conftest import working
 from workers.control import runner
 from workflows import names
 from workflows.client import Fleet
@@ -75,19 +72,6 @@ async def test_updates_that_cannot_be_read_are_answered_with_why(fleet: Fleet, n
     assert isinstance(cause, ApplicationError)
     assert cause.type == names.UNDECODABLE
     assert cause.message.startswith("argument 1 cannot be read: ")
-
-
-async def test_a_run_that_dropped_such_signals_replays_as_it_was(client: Client) -> None:
-    """Its worker had the SDK's own converter, as all had before."""
-    config = client.config()
-    config["data_converter"] = pydantic_data_converter
-    async with working(Client(**config), f"t-{uuid.uuid4().hex[:8]}") as fleet:
-        await fleet.handle.signal(names.REPLACE_CATALOG, UNREADABLE["half a document"])
-        await fleet.apply(GOOD)
-        assert await refusals(fleet) == []
-        history = await fleet.handle.fetch_history()
-        assert (await replayer().replay_workflow(history)).replay_failure is None
-        await fleet.handle.terminate("the test is over")
 
 
 async def test_only_where_no_type_is_asked_for_an_unreadable_value_is_a_value() -> None:

@@ -7,6 +7,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from activities import handover
+from activities.handover import Handed
 from activities.pool import identity
 from llmgw import views
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, StartOrder, TaskResult
@@ -176,7 +177,7 @@ def test_pushes_are_counted_by_form_and_outcome() -> None:
 def test_plans_are_counted_with_the_verdicts_they_give() -> None:
     fleet = running(model("a"))
     world = replace(fleet.world, inbox=(Input(99, InputKind.ORDER, "cordon", ["nope"], fleet.now_s),))
-    handover.put("run-1", world, fleet.now_s)
+    handover.put("run-1", Handed(world, fleet.now_s))
     try:
         found = counted(names.PLAN, ("run-1",), decide(world, fleet.now_s))
     finally:
