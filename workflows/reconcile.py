@@ -43,7 +43,7 @@ PLAN_EVENTS = 4
 """What a plan adds to a history, about."""
 RETRY_PLAN_S = 10.0
 MAX_PARTS = 7
-"""Of an observation in several parts, without a plan in between: 1,000 nodes are 28 of them."""
+"""Of an observation in several parts, without a decision in between."""
 MAX_AHEAD, MAX_AHEAD_BUSY = 12, 2
 """Plans of one that goes on (`more`) before nodes are told what they have so far. While calls are under way, fewer: the
 server keeps 100 events at most for a workflow that is at work, or takes its task away."""

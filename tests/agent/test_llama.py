@@ -78,7 +78,7 @@ async def test_it_is_not_kept_awake_by_being_watched(agent: Agent, model: Path) 
     await agent.send(1, start("m-1", llama(model, "--sleep-idle-seconds", "1", metrics=MetricNames())))
     row = await agent.row("m-1", "ready", "failed")
     assert row.state == "ready", row.log_tail
-    async with asyncio.timeout(20), httpx.AsyncClient(trust_env=False) as http:
+    async with asyncio.timeout(60), httpx.AsyncClient(trust_env=False) as http:
         while not (await http.get(f"{row.url}/props")).json()["is_sleeping"]:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.1)
     assert (await agent.row("m-1", "ready")).pid == row.pid

@@ -36,7 +36,7 @@ class Told:
             self._new.notify_all()
 
     async def until(self, part: str, state: PartState, times: int = 1) -> None:
-        async with asyncio.timeout(20), self._new:
+        async with asyncio.timeout(60), self._new:
             await self._new.wait_for(lambda: self.changes.count((part, state)) >= times)
 
 

@@ -20,7 +20,7 @@ async def holding(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def held(rig: Rig, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while rig.router.traffic.asks.waiting().get("m", 0) != count:  # type: ignore[call-overload]  # noqa: ASYNC110
             await asyncio.sleep(0)  # that a request waits makes no event of its own, by design
 
@@ -113,7 +113,7 @@ async def test_listing_models_is_no_ask(holding: Rig) -> None:
 
 
 async def behind(rig: Rig, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while rig.router.traffic.asks.behind != count:  # noqa: ASYNC110
             await asyncio.sleep(0)  # likewise
 

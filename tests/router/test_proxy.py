@@ -24,7 +24,7 @@ def in_flight(rig: Rig) -> dict[str, int]:
 
 async def until_idle(rig: Rig) -> None:
     """Until the router counts no request any more; it notices ends on its own event loop, in some turns of it."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while any(in_flight(rig).values()):  # noqa: ASYNC110 - a request makes no event, by design
             await asyncio.sleep(0)
 

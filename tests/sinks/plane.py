@@ -20,7 +20,7 @@ from llmgw.table import Table, TableChange
 from llmgw.wire import Endpoint, RouterTable, TableModel, TableReply, Token
 from tests.sinks.rigs import Rig
 
-SEEN_LIMIT_S = 30.0
+SEEN_LIMIT_S = 60.0
 TRIES = 4
 FLEET = "f"
 

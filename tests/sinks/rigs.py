@@ -22,7 +22,7 @@ from bench.processes import free_port
 DEPLOY = Path(__file__).parent.parent.parent / "deploy" / "routers"
 TLS = httpx.create_ssl_context()
 EVERY_2_S = ("--discovery-check-interval-secs", "2")
-START_LIMIT_S = 20.0
+START_LIMIT_S = 60.0
 LOOK_S = 0.02
 
 

@@ -60,7 +60,7 @@ def who(answer: httpx.Response) -> str:
 
 async def serves(plane: Plane, wanted: set[str], name: str = "m") -> None:
     """Wait until exactly these replicas answer: adding may take a health check, and is nobody's barrier."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while {who(await ask(plane, name)) for _ in range(8)} != wanted:  # noqa: ASYNC110 - a real router is asked
             await asyncio.sleep(0.05)
 
@@ -283,7 +283,7 @@ async def test_the_last_model_leaves_an_empty_table_and_not_no_update(kind: str,
 async def test_prometheus_scrapes_engines_under_the_planes_labels(tmp_path: Path) -> None:
     async with scene("prometheus", tmp_path) as (plane, _one, _two):
         query = {"query": "vllm:num_requests_running"}
-        async with asyncio.timeout(30), httpx.AsyncClient(base_url=plane.rig.api, trust_env=False) as client:  # type: ignore[attr-defined]
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=plane.rig.api, trust_env=False) as client:  # type: ignore[attr-defined]
             rows: list[dict[str, dict[str, str]]] = []
             while len(rows) < 2:
                 rows = (await client.get("/api/v1/query", params=query)).json()["data"]["result"]
@@ -329,6 +329,6 @@ async def test_a_difference_to_a_large_table_is_told_and_seen_in_full(kind: str,
         assert reply.digest == plane.table.digest
         plane.look_anew()
         await plane.sees(plane.holds_table)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while who(await ask(plane)) != "m-1":  # noqa: ASYNC110 - Envoy checks a new host once before it picks it
                 await asyncio.sleep(0.05)
