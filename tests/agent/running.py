@@ -133,7 +133,7 @@ class Agent:
 
     async def post(self, seq: int, *commands: Command, **fields: Any) -> httpx.Response:
         batch = CommandBatch(token=fields.get("token", token(seq)), node=fields.get("node", NODE), commands=commands)
-        extra = {name: fields[name] for name in ("released_ports", "asleep") if name in fields}
+        extra: dict[str, Any] = {name: fields[name] for name in ("released_ports", "asleep") if name in fields}
         batch = batch.model_copy(update=extra)
         return await self.http.post("/v1/commands", content=batch.model_dump_json(), headers=JSON)
 
