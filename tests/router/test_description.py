@@ -15,7 +15,8 @@ async def test_every_path_exists_and_every_reference_resolves(rig: Rig) -> None:
         for method in operations:
             if (method, path) == ("get", "/v1/state"):
                 continue
-            async with rig.client.request(method, rig.url + path.format(whom="me"), data=b"{}") as response:
+            filled = re.sub(r"{[^}]+}", "me", path)
+            async with rig.client.request(method, rig.url + filled, data=b"{}") as response:
                 assert response.status != 405
                 assert "unknown_path" not in await response.text()
     for name in re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)):
