@@ -18,9 +18,11 @@ T = TypeVar("T")
 
 def same_as(before: tuple[T, ...] | None, now: tuple[T, ...]) -> tuple[T, ...]:
     """`before` where it holds the very same objects, so that what was made of it is known again; else `now`."""
-    if before is not None and len(before) == len(now) and all(map(is_, before, now)):
-        return before
-    return now
+    return before if before is not None and _are_same(before, now) else now
+
+
+def _are_same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))
 
 
 class Latest(Generic[K, V]):
@@ -39,7 +41,7 @@ class Latest(Generic[K, V]):
         """The answer for `name` where it was made of these very objects, else what `make` gives. Every object that
         `make` looks at must be named; where None stands for one, another may not."""
         kept = self._kept.get(name)
-        if kept is not None and len(kept[0]) == len(made_of) and all(map(is_, kept[0], made_of)):
+        if kept is not None and _are_same(kept[0], made_of):
             return kept[1]
         made = make()
         if len(self._kept) >= self._most:

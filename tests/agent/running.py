@@ -114,6 +114,16 @@ class Agent:
             self.process.send_signal(number)
         return await self.process.wait()
 
+    async def come_back(self, client: int | None, loss: str) -> None:
+        """Killed, and run again with the same flags; `loss` names what goes with it: client, ledger, both, nothing."""
+        await self.kill()
+        if "client" in loss:
+            assert client is not None
+            psutil.Process(client).kill()
+        if "ledger" in loss:
+            (self.state_dir / "ledger.json").unlink()
+        await self.begin(*self.flags)
+
     async def end(self) -> int:
         """Its exit code, once it has ended by itself."""
         if self.process is None:

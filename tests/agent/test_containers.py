@@ -122,13 +122,7 @@ async def test_a_container_is_adopted_whatever_was_lost_with_the_agent(agent: Ag
     await agent.send(1, start("m-1", contained()))
     before = await agent.row("m-1", "ready")
     inside = docker.box()["pid"]
-    await agent.kill()
-    if "client" in loss:
-        assert before.pid is not None
-        psutil.Process(before.pid).kill()
-    if "ledger" in loss:
-        (agent.state_dir / "ledger.json").unlink()
-    await agent.begin(*agent.flags)
+    await agent.come_back(before.pid, loss)
     after = await agent.row("m-1", "ready")
     assert docker.box()["pid"] == inside
     assert (after.port, after.mark) == (before.port, before.mark)

@@ -86,13 +86,7 @@ async def test_it_is_adopted_whatever_was_lost_with_the_agent(agent: Agent, tool
     await agent.send(1, start("m-1", contained()))
     before = await agent.row("m-1", "ready")
     inside = tool.boxes()[0]["State"]["Pid"]
-    await agent.kill()
-    if "client" in loss:
-        assert before.pid is not None
-        psutil.Process(before.pid).kill()
-    if "ledger" in loss:
-        (agent.state_dir / "ledger.json").unlink()
-    await agent.begin(*agent.flags)
+    await agent.come_back(before.pid, loss)
     after = await agent.row("m-1", "ready")
     (box,) = tool.boxes()
     assert box["State"]["Pid"] == inside

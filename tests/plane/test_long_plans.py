@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from activities.plan import Planner
@@ -20,6 +19,7 @@ from llmgw.plan import Plan
 from sim.node import SimNode, devices
 from sim.router import SimRouter
 from workers.control import runner
+from workflows.converting import data_converter
 from workflows.guard import GuardInterceptor
 from workflows.reconcile import ReconcileWorkflow
 
@@ -84,7 +84,7 @@ async def test_news_that_come_between_plans_replay(client: Client, monkeypatch: 
     assert SlowPlanner.went_on >= 2
     replayer = Replayer(
         workflows=[ReconcileWorkflow],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=runner(),
         interceptors=[GuardInterceptor()],
     )
