@@ -21,13 +21,15 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, is_echo
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
+    WINDOW_S,
     NodeSeen,
     Observation,
     RouterSeen,
@@ -41,11 +43,6 @@ from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024

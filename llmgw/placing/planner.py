@@ -8,6 +8,7 @@ makes room. Nothing else that runs is ever moved. Pure: it answers a plan and le
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from llmgw.ids import ModelName
 from llmgw.placing import succession
@@ -89,8 +90,13 @@ def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -
     assert best is not None  # noqa: S101 - only a plan that stops when short is given up
     if len(field_.yard.sites) <= SMALL_FLEET and _could_help(field_, requests, best):
         worth = _worth(best, requests)
+        tried = {(True, Planner(field_, requests, by_quota=True).sequence())}
         for order in range(_orders(field_, requests) - 1):
-            other = Planner(field_, requests, by_quota=order % 2 == 1, order=order).run()
+            planner = Planner(field_, requests, by_quota=order % 2 == 1, order=order)
+            if (way := (order % 2 == 1, planner.sequence())) in tried:
+                continue
+            tried.add(way)
+            other = planner.run()
             if other is not None and (found := _worth(other, requests)) > worth:
                 best, worth = other, found
     return best
@@ -219,11 +225,16 @@ class Planner:
     def _open(self) -> list[Request]:
         return [r for r in self.requests.values() if r.count > 0]
 
+    def sequence(self) -> tuple[tuple[ModelName, ...], ...]:
+        """All models in the order of their turns, equals together: planners that agree in it make the same plan."""
+        turns = sorted(self._turn(request, 1, 1) for request in self.requests.values())
+        return tuple(tuple(t.model for t in equals) for _, equals in groupby(turns, key=lambda t: t.key[:3]))
+
     def _in_turn(self, turns: Sequence[_Turn]) -> list[tuple[Request, int]]:
         return [(self.requests[t.model], t.count) for t in sorted(turns)]
 
     def _turn(self, request: Request, count: int, urgent: int) -> _Turn:
-        options = float(self.field.options(request.needs))
+        options = float(self.field.options(request))
         size = -float(max((need.devices for need in request.needs), default=0))
         if self._limit is not None:
             return _Turn((-request.rank, 0.0, 0.0, request.model), count, urgent)
