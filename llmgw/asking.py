@@ -114,6 +114,7 @@ def request_of(
     count: int = 1,
     urgent: int | None = None,
     desired: int = 0,
+    asked_s: float = 0.0,
     avoid: frozenset[NodeId] = frozenset(),
     never: frozenset[NodeId] = frozenset(),
 ) -> Request:
@@ -123,6 +124,7 @@ def request_of(
         count=count,
         rank=model.priority,
         urgent=urgent,
+        asked_s=asked_s,
         desired=desired,
         weights=tuple(weights_of(model, profile) for profile in profiles),
         max_per_node=model.max_per_node,
@@ -173,6 +175,7 @@ def _expected(draft: Draft, wording: Wording, model: Model, crashing: frozenset[
         count=count if left else 0,
         urgent=min(urgent, count),
         desired=wanted,
+        asked_s=demand.asked_s(draft.world, model, draft.now_s),
         avoid=frozenset(f.node for f in failures),
         never=crashing,
     )

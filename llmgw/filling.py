@@ -20,7 +20,7 @@ REFUSAL_PATIENCE_S = 30.0
 
 
 def fill(draft: Draft) -> None:
-    """Judge every model's replicas and place what is missing, the highest priority first."""
+    """Judge every model's replicas and place what is missing: the highest priority first, wakes in order of arrival."""
     catalog = draft.world.catalog
     models = () if catalog is None or draft.world.ending else catalog.models
     _remove(draft, {m.name for m in models})
@@ -28,7 +28,7 @@ def fill(draft: Draft) -> None:
         return
     crashing = frozenset(crashes.crashing_nodes(draft))
     ground = Ground.of(draft, catalog, crashing)
-    for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+    for model in sorted(models, key=lambda m: (-m.priority, demand.asked_s(draft.world, m, draft.now_s), m.name)):
         mine = draft.of_model(model.name)
         version = rolling.version(draft, model)
         if demand.is_met(draft, version, mine):

@@ -29,7 +29,7 @@ def is_eager(seed: int) -> bool:
     return seed % 4 == 2
 
 
-def fleet(seed: int, *, eager: bool) -> SimFleet:
+def fleet(seed: int, *, eager: bool = True) -> SimFleet:
     """A fresh fleet whose network is as good or bad as the seed says. `eager`: see `SimFleet`."""
     rng = random.Random(seed)
     slow = rng.choice((0.0, 0.05, 0.5, 0.8))

@@ -153,6 +153,7 @@ SICK: dict[str, dict[str, str]] = {
     "LlmgwModelWithoutReplica": {'llmgw_model_replicas_ready{fleet="f",model="m"}': "0x120"},
     "LlmgwModelShort": {'llmgw_model_replicas_ready{fleet="f",model="m"}': "1x120"},
     "LlmgwModelKeepsFailing": {'llmgw_model_failures{fleet="f",model="m"}': "4x120"},
+    "LlmgwWakeOverdue": {'llmgw_fleet_waiting_reasons{fleet="f",reason="wake_overdue"}': "1x120"},
     "LlmgwDeviceOut": {'llmgw_fleet_devices{fleet="f",state="bad"}': "1x120"},
     "LlmgwWaitsLong": {'llmgw_fleet_waiting_longest_seconds{fleet="f"}': "3600+60x120"},
     "LlmgwAgentDown": {'up{job="agent",instance="n"}': "0x120"},
