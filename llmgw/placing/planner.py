@@ -2,7 +2,8 @@
 
 The highest rank first, then whoever was asked for first, what has the fewest nodes to go to, and the largest. What
 finds no place may move what this very plan has put somewhere (nobody notices), and then displace what is of a strictly
-lower rank, if that really makes room. Nothing else that runs is ever moved. Pure: it answers a plan and leaves the yard as it found it.
+lower rank, if that really makes room. Nothing else that runs is ever moved. Pure: it answers a plan and leaves the yard
+as it found it.
 """
 
 import heapq

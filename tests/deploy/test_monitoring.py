@@ -118,6 +118,7 @@ HEALTHY = {
     'llmgw_model_failures{fleet="f",model="m"}': "0x120",
     'llmgw_inputs_total{fleet="f",kind="catalog",judgement="refused"}': "1x120",
     'llmgw_workflow_history_bytes{fleet="f"}': "100000x120",
+    'llmgw_fleet_waiting_reasons{fleet="f",reason="wake_overdue"}': "0x120",
     'llmgw_router_current{fleet="f",router="r"}': "1x120",
     'llmgw_router_requests_total{model="m",fleet="f",endpoint="e",code="200"}': "0+600x120",
     'llmgw_router_requests_total{model="m",fleet="f",endpoint="e",code="500"}': "0+1x120",

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from activities.pool import ECHO_S, Pool
+from activities.pool import Pool
+from llmgw.echo import ECHO_S
 from llmgw.outbox import REPEAT_S
 from llmgw.wire import EngineState, NodeReport
 from tests.plane.test_parts import full_report, hear, pool
