@@ -38,6 +38,7 @@ def fill(draft: Draft) -> None:
             _hold(draft, model, alive)
         else:
             _Filling(draft, catalog, ground, model, version, crashing).run(alive)
+            ground.turn_over(model.name)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -203,8 +204,10 @@ class _Filling:
         if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
             self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
             return False
+        if not never_begun(self.draft, assignment):
+            return False
         found = self._search(self.version, never=frozenset({assignment.node}))
-        if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
+        if isinstance(found, _NotFound):
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)
