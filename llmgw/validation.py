@@ -13,7 +13,7 @@ from functools import lru_cache
 from pydantic import ValidationError
 
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
-from llmgw.checking import characters, fleet, launches, names, secrets, structure, weights
+from llmgw.checking import characters, doubts, fleet, launches, names, secrets, structure, weights
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Lines, Position, Problem, Severity, placed, position_of
 
@@ -66,7 +66,7 @@ def check(
     found += [finding for rule in FLEET_RULES for finding in rule(sent)]
     found += _model_by_model(raw)
     if catalog is not None and not any(finding.severity is Severity.ERROR for finding in found):
-        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
+        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog), *doubts.doubts(catalog)]
     found.sort(key=_document_order(sent.lines))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)

@@ -165,7 +165,7 @@ _UNIQUE = (
 
 
 def duplicate_ids(sent: Sent) -> Iterator[Finding]:
-    """Pools, nodes, routers, profiles and ports that are there twice; URLs that two nodes or two routers share."""
+    """Pools, nodes, routers, profiles and ports that are there twice; URLs that two of nodes and routers share."""
     raw, lines = sent.raw, sent.lines
     for kind, pattern, key in _UNIQUE:
         yield from _repeated(kind, texts(raw, *pattern, key), lines)
@@ -173,14 +173,20 @@ def duplicate_ids(sent: Sent) -> Iterator[Finding]:
         yield from _repeated("profile", texts(model, "profiles", EACH, "name", at=owner), lines)
         for at, profile in parts(model, "profiles", EACH, at=owner):
             yield from _repeated("port", texts(profile, "ports", EACH, at=at), lines)
-    for section in ("nodes", "routers"):
-        urls = ((at, _without_user(url.rstrip("/").casefold())) for at, url in texts(raw, section, EACH, "url"))
-        yield from _repeated("URL", urls, lines)
+    urls = ((at, _address(url)) for section in ("nodes", "routers") for at, url in texts(raw, section, EACH, "url"))
+    yield from _repeated("URL", urls, lines)
 
 
-def _without_user(url: str) -> str:
-    """`url` without a user and password: these are refused elsewhere, and must not be quoted."""
-    return re.sub(r"//[^/]*@", "//", url)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def _address(url: str) -> str:
+    """`url` in one spelling: scheme and host in lower case, no default port, no slash at its end. Without a user and
+    password: these are refused elsewhere, and must not be quoted."""
+    scheme, slashes, rest = re.sub(r"//[^/]*@", "//", url.strip()).partition("://")
+    host, slash, path = rest.partition("/")
+    scheme, host = scheme.casefold(), host.casefold()
+    return f"{scheme}{slashes}{host.removesuffix(_DEFAULT_PORTS.get(scheme, '/'))}{slash}{path}".rstrip("/")
 
 
 def _repeated(kind: str, found: Iterable[tuple[Path, str]], lines: Lines) -> Iterator[Finding]:
