@@ -21,11 +21,12 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, is_echo
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
@@ -36,18 +37,12 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-AT_ONCE = 3
-"""Observations that may follow each other at once after quiet (a request, the engine that it waits for, and its end);
-beyond that they are WINDOW_S apart, and what changes meanwhile comes in one."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -68,23 +63,6 @@ Fact: TypeAlias = NodeSeen | RouterSeen | SilenceSeen | TroubleSeen
 def identity() -> str:
     """Who is acting: host and process."""
     return f"{socket.gethostname()}:{os.getpid()}"
-
-
-@dataclass
-class Pace:
-    """How soon the next observation may leave: a bucket of AT_ONCE, of which one comes back each WINDOW_S."""
-
-    left: float = AT_ONCE
-    at_s: float = float("-inf")
-
-    def wait_s(self, now_s: float) -> float:
-        return max(0.0, 1.0 - self._left(now_s)) * WINDOW_S
-
-    def take(self, now_s: float) -> None:
-        self.left, self.at_s = max(0.0, self._left(now_s) - 1.0), now_s
-
-    def _left(self, now_s: float) -> float:
-        return min(AT_ONCE, self.left + (now_s - self.at_s) / WINDOW_S)
 
 
 @dataclass

@@ -34,7 +34,13 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
             troubles[trouble.target] = trouble.text
         else:
             troubles.pop(trouble.target, None)
-    return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
+    return replace(  # the very same maps where nothing is told of them
+        world,
+        seen=seen if observation.nodes else world.seen,
+        silence=silence if observation.silence else world.silence,
+        routers=routers if observation.routers else world.routers,
+        troubles=troubles if observation.troubles else world.troubles,
+    )
 
 
 def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Silence:

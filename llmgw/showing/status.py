@@ -386,6 +386,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
     silent = [v.node.id for v in scene.survey.nodes.values() if v.is_silent]
     back = sorted(w.subject for w in longest if w.code == "rolled_back")
     given_up = sorted(w.subject for w in longest if w.code == "failed")
+    overdue = sorted(w.subject.partition("/")[2] for w in longest if w.code == "wake_overdue")
     said = [
         scene.survey.brake,
         *(f"node {v.node.id} is {v.state.replace('_', ' ')}: {v.note}" for v in doubtful),
@@ -393,6 +394,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         f"not as the catalog has it, the last good version runs: {names_shown(back)}" if back else "",
         *_left_out(scene),
         f"given up after repeated failures: {names_shown(given_up)}" if given_up else "",
+        f"asked for and still not ready: {names_shown(overdue)}" if overdue else "",
         *(f"carried {what} could not be read and is set aside: {why}" for what, why in recent.unreadable.items()),
         *(
             f"the carried record of {name} could not be read: {record.problem}"

@@ -5,8 +5,10 @@ import random
 
 import pytest
 
-from activities.pool import AT_ONCE, ECHO_S, WINDOW_S, Pace, Pool
+from activities.pool import Pool
+from llmgw.echo import ECHO_S
 from llmgw.outbox import REPEAT_S
+from llmgw.pace import AT_ONCE, WINDOW_S, Pace
 from llmgw.wire import EngineState, NodeReport
 from tests.plane.test_parts import full_report, hear, pool
 
