@@ -25,6 +25,7 @@ from activities.cutting import is_echo, node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
+from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
@@ -297,7 +298,7 @@ class Pool:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
-            stream.inventory, stream.boot = report.inventory, report.boot_id
+            stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
             self._tell("seen", target, node_seen(NodeId(stream.name), report))
             return

@@ -6,6 +6,7 @@ Each function returns the new world. They run in workflow code, so they only rep
 from collections.abc import Mapping
 from dataclasses import replace
 
+from llmgw import alike
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
 from llmgw.ids import NodeId, ReplicaId
 from llmgw.observation import NodeSeen, Observation, RouterSeen
@@ -47,7 +48,7 @@ def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Sil
 def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
     if before is not None and before.instance == node.instance and before.revision > node.revision:
         return before
-    inventory = node.inventory
+    inventory = None if node.inventory is None else alike.inventory(node.node, node.inventory)
     if inventory is None:
         same_boot = before is not None and before.boot == node.boot
         # Without an inventory of this boot nothing is known of its devices: incomplete, never empty.
@@ -61,7 +62,7 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         token=node.token,
         owner=node.owner,
         inventory=inventory,
-        replicas=node.replicas,
+        replicas=alike.rows(node.node, node.replicas),
         quarantined=dict(node.quarantined),
         weights=node.weights,
         disk=node.disk,
