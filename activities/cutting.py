@@ -86,6 +86,14 @@ def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, af
     return False
 
 
+def is_taken_table(before: object, after: object) -> bool:
+    """Whether an echo shows nothing but a newer table of ours at a router, as its answer to that table did."""
+    if not (isinstance(before, RouterSeen) and isinstance(after, RouterSeen)) or before.held is None:
+        return False
+    was, now = before.held.token, None if after.held is None else after.held.token
+    return now is not None and (was.installation, was.epoch) == (now.installation, now.epoch) and was.seq < now.seq
+
+
 def _begun(before: ReplicaReport | None, row: ReplicaReport) -> bool:
     if before == row:
         return True

@@ -21,7 +21,7 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.cutting import is_echo, is_taken_table, node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
@@ -47,6 +47,8 @@ WINDOW_S = 0.2
 ECHO_S = 1.5
 """What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
 observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
+TABLE_ECHO_S = 20.0
+"""The same of a router that took a table: its answer has said so, and an observation costs seven events."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -112,6 +114,8 @@ class Pool:
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
+        self._echo = 0
+        """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
         self._returned_s = float("-inf")
@@ -156,15 +160,22 @@ class Pool:
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
-        if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits for the news that follow.
-            self._pressing.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
+        await self._more_than_echoes(cursor)
         await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
         observation = self._part(cursor)
         self._returned_s = self.clock()
         return observation
+
+    async def _more_than_echoes(self, cursor: int) -> None:
+        """What only our own commands made visible waits for the news that follow, but not for ever."""
+        began_s = self.clock()
+        while self._urgent <= cursor:
+            limit_s = ECHO_S if self._echo > cursor else TABLE_ECHO_S
+            if (left_s := began_s + limit_s - self.clock()) <= 0:
+                return
+            self._pressing.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pressing.wait(), left_s)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
@@ -207,9 +218,14 @@ class Pool:
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
-        if not is_echo(known[1] if known is not None else None, fact):
+        before = known[1] if known is not None else None
+        if not is_echo(before, fact):
             self._urgent = self._seq
-            self._pressing.set()
+        elif not is_taken_table(before, fact):
+            self._echo = self._seq
+        else:
+            return
+        self._pressing.set()
 
     # --- one stream ---
 

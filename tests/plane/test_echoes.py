@@ -5,9 +5,11 @@ import random
 
 import pytest
 
-from activities.pool import ECHO_S, Pool
+from activities.pool import ECHO_S, Pool, _Stream
+from llmgw.ids import ReplicaId
+from llmgw.observation import Target
 from llmgw.outbox import REPEAT_S
-from llmgw.wire import EngineState, NodeReport
+from llmgw.wire import EndpointUse, EngineState, HeldTable, NodeReport, RouterState, Token
 from tests.plane.test_parts import full_report, hear, pool
 
 __all__ = ["pool"]
@@ -47,6 +49,63 @@ async def test_an_echo_that_nothing_follows_is_told(pool: Pool, monkeypatch: pyt
     hear(pool, loads)
     (seen,) = (await pool.take(told.cursor)).nodes
     assert seen.replicas[-1].state is EngineState.LOADING
+
+
+def router_state(seq: int, **said: object) -> RouterState:
+    token = Token(installation="i", fleet="f", epoch=1, seq=seq)
+    held = {"f": HeldTable(token=token, digest=f"d{seq}")}
+    return RouterState.model_validate({"instance": "r", "revision": seq, "tables": held, **said})
+
+
+def hear_router(pool: Pool, state: RouterState) -> None:
+    stream = pool._streams.setdefault("router/r", _Stream(Target(id="router/r", url="http://h")))
+    pool._router(stream, state)
+
+
+async def test_a_table_that_a_router_took_waits_longer_than_any_other_echo(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.pool.TABLE_ECHO_S", 3600.0)
+    monkeypatch.setattr("activities.pool.ECHO_S", 0.01)
+    before, loads, _ = loading()
+    hear(pool, before)
+    hear_router(pool, router_state(1))
+    told = await pool.take(0)
+    hear_router(pool, router_state(2))
+    taking = asyncio.create_task(pool.take(told.cursor))
+    await asyncio.sleep(0)
+    hear(pool, loads)
+    async with asyncio.timeout(600):
+        seen = await taking
+    assert [router.revision for router in seen.routers] == [2]
+    assert [node.revision for node in seen.nodes] == [loads.revision]
+
+
+async def test_a_table_that_nothing_follows_is_told_all_the_same(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("activities.pool.TABLE_ECHO_S", 0.01)
+    hear_router(pool, router_state(1))
+    told = await pool.take(0)
+    hear_router(pool, router_state(2))
+    assert [router.revision for router in (await pool.take(told.cursor)).routers] == [2]
+
+
+FOREIGN = {"f": HeldTable(token=Token(installation="other", fleet="f", epoch=1, seq=9), digest="d")}
+IN_USE = [EndpointUse(id=ReplicaId("m-1"), in_flight=1, idle_s=0.0, withdrawn=True)]
+
+
+@pytest.mark.parametrize(
+    "after", [router_state(0), router_state(2, tables=FOREIGN), router_state(2, use=IN_USE), router_state(2, tables={})]
+)
+async def test_what_else_a_router_says_is_told_at_once(
+    after: RouterState, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.pool.TABLE_ECHO_S", 3600.0)
+    monkeypatch.setattr("activities.pool.ECHO_S", 0.01)
+    hear_router(pool, router_state(1))
+    told = await pool.take(0)
+    hear_router(pool, after)
+    async with asyncio.timeout(600):
+        assert len((await pool.take(told.cursor)).routers) == 1
 
 
 def test_an_order_shows_long_before_it_would_be_repeated() -> None:
