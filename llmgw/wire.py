@@ -14,8 +14,9 @@ Router  PUT  /v1/table                       `RouterTable` -> `TableReply`; 409/
 Both    GET  /healthz, /metrics              without a bearer token
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,12 +35,17 @@ class Wire(BaseModel):
 
     def model_post_init(self, _context: object) -> None:
         """All that name the same fields share one set of their names: of thousands, their own were half the memory.
-        Nobody changes it, since no field of a frozen document can be set; copies get one of their own."""
+        Nobody changes it, since no field of a frozen document can be set."""
         given = self.__pydantic_fields_set__
         if (shared := _FIELD_SETS.get(names := frozenset(given))) is not None:
             object.__setattr__(self, "__pydantic_fields_set__", shared)
         elif len(_FIELD_SETS) < MOST_FIELD_SETS:
             _FIELD_SETS[names] = given
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        copied.model_post_init(None)
+        return copied
 
 
 MOST_FIELD_SETS = 4096

@@ -17,7 +17,7 @@ import structlog
 from workers.control import run, stop_on_signals
 from workers.flags import SettingsError, read
 from workers.settings import WorkerSettings
-from workers.tidying import share_arenas
+from workers.tidying import allot
 from workflows.client import UnreachableError
 from workflows.ensure import FleetEndedError
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             _say(problem)
         return BAD_SETTINGS
     set_up_logs(sys.stderr)
-    share_arenas()
+    allot()
     spare_the_collector()
     try:
         asyncio.run(_work(settings))

@@ -18,8 +18,10 @@ QUIET = 0.1
 """Of one core."""
 DUE_S, OVERDUE_S = 3.0, 15.0
 """CPU seconds of work after which a quiet moment is used, and none is waited for."""
-M_ARENA_MAX, ARENAS = -8, 2
+M_ARENA_MAX, ARENAS = -8, 1
 """glibc's `mallopt`: without it each thread gets an arena of its own, and what one has freed no other can use."""
+M_MMAP_THRESHOLD, LARGE_BYTES = -3, 64 * 1024
+"""What is as large gets pages of its own, which go back as soon as it is freed: payloads, tables, what is packed."""
 
 
 def _process_s() -> float:
@@ -36,10 +38,12 @@ def _tidied() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def share_arenas() -> None:
-    """Few arenas for all threads, from now on: before they are started."""
+def allot() -> None:
+    """One arena for all threads, and large pieces apart: from now on, so before threads are started."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, ARENAS)
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Memory is given back after much work, in a quiet moment where there is one."""
 
-from workers.tidying import DUE_S, LOOK_S, OVERDUE_S, Tidying, share_arenas
+from workers.tidying import DUE_S, LOOK_S, OVERDUE_S, Tidying, allot
 
 
 class Process:
@@ -42,6 +42,6 @@ def test_work_that_never_ceases_is_interrupted_in_the_end() -> None:
 
 
 def test_giving_back_works_here() -> None:
-    share_arenas()
+    allot()
     process = Tidying(used_s=iter([0.0, 0.0, OVERDUE_S, 0.0]).__next__)
     process.look()
