@@ -79,7 +79,9 @@ def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, af
         rows = {row.replica: row for row in before.replicas}
         new = {row.replica: row for row in after.replicas}
         gone = rows.keys() - new.keys()
-        return not gone and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
+        # What had failed goes when its stop is told, and the answer has said so (`CommandResult.gone`).
+        is_told = all(rows[id_].state is EngineState.FAILED for id_ in gone)
+        return is_told and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
     if isinstance(before, RouterSeen) and isinstance(after, RouterSeen):
         same_use = (before.draining, before.idle, before.asked) == (after.draining, after.idle, after.asked)
         return before.instance == after.instance and same_use and after.held is not None

@@ -3,7 +3,7 @@
 Each function returns the new world. They run in workflow code, so they only replace values by key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from llmgw import alike
@@ -152,7 +152,18 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     if done:
         tasks = tuple(t for t in world.wishes.tasks if t.id not in done)
         world = replace(world, wishes=replace(world.wishes, tasks=tasks))
-    return replace(world, refused=refused)
+    return _gone(replace(world, refused=refused), call.node, answer.gone)
+
+
+def _gone(world: World, node: NodeId, gone: Sequence[ReplicaId]) -> World:
+    """The node's report without what its answer has proven gone. Whatever was sent of these cannot begin any more, so
+    that each later word of the node is evidence; of the others this says nothing."""
+    seen = world.seen.get(node)
+    if not gone or seen is None:
+        return world
+    rows = alike.rows(node, tuple(row for row in seen.replicas if row.replica not in gone))
+    sent = {**world.sent, **{replica: 0 for replica in gone if replica in world.sent}}
+    return replace(world, seen={**world.seen, node: replace(seen, replicas=rows)}, sent=sent)
 
 
 def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:

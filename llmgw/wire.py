@@ -290,6 +290,9 @@ class CommandResult(Wire):
     outcome: Outcome
     refusal: Refusal | None = None
     paths: tuple[PathOutcome, ...] = ()
+    gone: bool = False
+    """Of a Stop: proof that nothing is left of the replica, neither a process nor anything on its devices, just as its
+    absence from a later report is. False says nothing: the report will tell."""
 
 
 class BatchReply(Wire):

@@ -51,6 +51,24 @@ async def test_an_echo_that_nothing_follows_is_told(pool: Pool, monkeypatch: pyt
     assert seen.replicas[-1].state is EngineState.LOADING
 
 
+async def test_what_had_failed_and_went_when_it_was_stopped_is_no_news(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the stop has told of it. What went otherwise is."""
+    monkeypatch.setattr("activities.pool.ECHO_S", 3600.0)
+    before, _, ready = loading()
+    *others, last = ready.replicas
+    failed = last.model_copy(update={"state": EngineState.FAILED})
+    hear(pool, ready.model_copy(update={"replicas": (*others, failed)}))
+    told = await pool.take(0)
+    hear(pool, before.model_copy(update={"revision": 8}))
+    assert pool._urgent <= told.cursor
+    hear(pool, ready.model_copy(update={"revision": 9}))
+    cursor = pool._seq
+    hear(pool, before.model_copy(update={"revision": 10}))
+    assert pool._urgent > cursor
+
+
 def router_state(seq: int, **said: object) -> RouterState:
     token = Token(installation="i", fleet="f", epoch=1, seq=seq)
     held = {"f": HeldTable(token=token, digest=f"d{seq}")}
