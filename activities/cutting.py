@@ -2,6 +2,7 @@
 
 import re
 
+from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
 from llmgw.observation import NodeSeen, RouterSeen
@@ -26,7 +27,7 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         revision=report.revision,
         token=report.token,
         owner=report.owner,
-        replicas=tuple(_cut_replica(r) for r in report.replicas),
+        replicas=alike.rows(node, tuple(_cut_replica(r) for r in report.replicas)),
         quarantined=report.quarantined,
         weights=tuple(_cut_weights(w) for w in report.weights if _is_decided_on(w))[:MOST_WEIGHTS],
         hostname=report.hostname,

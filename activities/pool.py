@@ -25,8 +25,9 @@ from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
+from llmgw import alike
 from llmgw.calls import cut
-from llmgw.echo import ECHO_S, is_echo
+from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
@@ -108,6 +109,8 @@ class Pool:
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
+        self._echo = 0
+        """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
         self._pace = Pace()
@@ -152,14 +155,21 @@ class Pool:
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
-        if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits for the news that follow.
-            self._pressing.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
+        await self._more_than_echoes(cursor)
         await asyncio.sleep(self._pace.wait_s(self.clock()))
         self._pace.take(self.clock())
         return self._part(cursor)
+
+    async def _more_than_echoes(self, cursor: int) -> None:
+        """What only our own commands made visible waits for the news that follow, but not for ever."""
+        began_s = self.clock()
+        while self._urgent <= cursor:
+            limit_s = ECHO_S if self._echo > cursor else TABLE_ECHO_S
+            if (left_s := began_s + limit_s - self.clock()) <= 0:
+                return
+            self._pressing.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pressing.wait(), left_s)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
@@ -202,9 +212,14 @@ class Pool:
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
-        if not is_echo(known[1] if known is not None else None, fact):
+        before = known[1] if known is not None else None
+        if not is_echo(before, fact):
             self._urgent = self._seq
-            self._pressing.set()
+        elif not is_taken_table(before, fact):
+            self._echo = self._seq
+        else:
+            return
+        self._pressing.set()
 
     # --- one stream ---
 
@@ -293,7 +308,7 @@ class Pool:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
-            stream.inventory, stream.boot = report.inventory, report.boot_id
+            stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
             self._tell("seen", target, node_seen(NodeId(stream.name), report))
             return
