@@ -17,8 +17,11 @@ MAX_IDLE = 500
 MAX_ASKED = 500
 
 
-def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
-    """A node's report without its inventory (told apart, once per boot); log lines only of what failed."""
+def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) -> NodeSeen:
+    """A node's report without its inventory (told apart, once per boot); log lines only of what failed.
+
+    `problems`: what is to be told of those that the report names.
+    """
     return NodeSeen(
         node=node,
         machine=report.machine_id,
@@ -33,6 +36,7 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         hostname=report.hostname,
         version=report.version,
         says="" if report.node == node else cut(report.node),
+        problems=problems,
     )
 
 

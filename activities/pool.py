@@ -21,6 +21,7 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
+from activities.complaints import Complaints
 from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
@@ -79,6 +80,7 @@ class _Stream:
     inventory: Inventory | None = None
     boot: str = ""
     failures: int = 0
+    complaints: Complaints = field(default_factory=Complaints)
 
     @property
     def name(self) -> str:
@@ -307,12 +309,12 @@ class Pool:
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
+        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
             stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, node_seen(NodeId(stream.name), report))
+            self._tell("seen", target, fact)
             return
-        fact = node_seen(NodeId(stream.name), report)
         known = self._facts.get(("seen", target))
         if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
             self._tell("seen", target, fact)
@@ -333,6 +335,15 @@ class Pool:
             self._ran_s += min(LONGEST_TICK_S, now - self._ticked_s)
             self._ticked_s = now
             self.judge_silence()
+            self.tell_complaints(now)
+
+    def tell_complaints(self, now: float) -> None:
+        """What agents say is wrong with their nodes, where telling it had to wait."""
+        for stream in self._streams.values():
+            fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
+            if isinstance(fact, NodeSeen):
+                told = stream.complaints.hear_again(now)
+                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""

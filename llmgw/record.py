@@ -75,6 +75,7 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         hostname=node.hostname,
         version=node.version,
         says=node.says,
+        problems=node.problems,
         at_s=now_s,
         since=_since(before, node, now_s),
     )

@@ -402,6 +402,7 @@ def _warnings(scene: Scene, recent: Recent, longest: Sequence[Waiting]) -> list[
         ),
         *(f"not carried over, for its size: {text}" for text in recent.shed),
         *_quarantined(scene),
+        *_complaints(scene),
     ]
     if longest and (age_s := scene.age_s(longest[0].since_s)) > LONG_WAIT_S:
         said.append(f"{longest[0].subject} has been waiting for {lasting(age_s)}: `llmgw explain {longest[0].subject}`")
@@ -424,3 +425,12 @@ def _left_out(scene: Scene) -> list[str]:
 def _quarantined(scene: Scene) -> list[str]:
     seen = [view.seen for view in scene.survey.nodes.values() if view.seen is not None]
     return [f"node {s.node} keeps device {d} out of use: {why}" for s in seen for d, why in s.quarantined.items()]
+
+
+def _complaints(scene: Scene) -> list[str]:
+    """What agents say is wrong with their own nodes; many that say the same are one line."""
+    said: dict[str, list[str]] = {}
+    for view in scene.survey.nodes.values():
+        for problem in view.seen.problems if view.seen is not None else ():
+            said.setdefault(problem, []).append(view.node.id)
+    return [f"{'nodes' if len(ids) > 1 else 'node'} {names_shown(ids)}: {problem}" for problem, ids in said.items()]
