@@ -133,7 +133,7 @@ def test_haproxys_and_envoys_checks_come_as_often_as_the_operator_says() -> None
     one = book(endpoint("a")).model_copy(update={"settings": {"check_every_s": "30"}})
     text = haproxy_text.config_text(haproxy_text.wanted_of(one), one, Path("/x.map")).decode()
     assert "check inter 30s" in text
-    [cluster] = json.loads(envoy_text.files_of(one, Path("/x"))["cds.yaml"])["resources"]
+    [cluster] = json.loads(envoy_text.files_of(one, Path("/x"))["cds.json"])["resources"]
     assert {cluster["health_checks"][0][name] for name in ("interval", "no_traffic_interval")} == {"30s"}
 
 
@@ -335,7 +335,7 @@ def test_envoys_leaving_hosts_stay_listed_unless_their_address_serves_again() ->
     assert hosts == {"10.0.0.1": "DRAINING", "10.0.0.2": "HEALTHY"}
     reused = envoy_text.files_of(book(endpoint("m-3", url="http://10.0.0.1:80"), leaving=(gone,)), Path("/x"))
     assert _hosts(reused) == {"10.0.0.1": "HEALTHY"}
-    assert list(files)[-2:] == ["cds.yaml", "rds.yaml"]
+    assert list(files)[-2:] == ["cds.json", "rds.json"]
 
 
 def _hosts(files: dict[str, bytes]) -> dict[str, str]:
