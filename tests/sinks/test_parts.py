@@ -157,6 +157,19 @@ async def test_haproxy_is_told_many_things_on_one_line_and_each_answer_counts(tm
     assert sum(line.count(";") + 1 for line in lines) <= 770
 
 
+async def test_a_reload_that_failed_is_known_by_the_masters_count(tmp_path: Path) -> None:
+    told = ["7 master 1 [failed: 1] 0d00h00m03s 2.6.12", "# workers", "9 worker 1 0d00h00m03s 2.6.12", "# programs"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.write("\n".join(["#<PID> <type> <reloads> <uptime> <version>", *told]).encode())
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "s"):
+        found = await MasterSocket(tmp_path / "s").processes()
+    assert (found.master, found.worker, found.former, found.reloads, found.failed) == (7, 9, (), 1, 1)
+
+
 async def test_servers_of_some_backends_are_read_from_several_tables(tmp_path: Path) -> None:
     head = "# pxname,svname,addr,uweight,bck,status,scur,qcur,stot,lastsess,"
     row = "{0},{0}-1,10.0.0.1:80,100,0,UP,1,0,5,3,"
