@@ -4,6 +4,7 @@ A newcomer adds a row in `RIGS`. `AbsentError` where the program is not installe
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,9 @@ from typing import ClassVar
 
 import httpx
 
+from activities.sinks.haproxy_cli import MasterSocket
 from activities.sinks.haproxy_text import backend_of
+from activities.sinks.sink import RouterError
 from bench.processes import free_port
 from bench.traffic.proxies import program
 
@@ -173,6 +176,16 @@ class HAProxyRig(Rig):
         socket_ = f"{self.directory}/master.sock,mode,600"
         files = [f"{self.directory}/haproxy.cfg", f"{self.directory}/llmgw.cfg"]
         return [command, "-W", "-S", socket_, *(word for file in files for word in ("-f", file))]
+
+    async def start(self) -> None:
+        """Its worker may serve before its master listens."""
+        await super().start()
+        async with asyncio.timeout(START_LIMIT_S):
+            while True:
+                with contextlib.suppress(RouterError):
+                    await MasterSocket(self.directory / "master.sock").processes()
+                    return
+                await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
         if self.process is not None and self.process.returncode is None:
