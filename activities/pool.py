@@ -42,7 +42,9 @@ from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
 WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
+AT_ONCE = 3
+"""Observations that may follow each other at once after quiet (a request, the engine that it waits for, and its end);
+beyond that they are WINDOW_S apart, and what changes meanwhile comes in one."""
 ECHO_S = 1.5
 """What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
 observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
@@ -66,6 +68,23 @@ Fact: TypeAlias = NodeSeen | RouterSeen | SilenceSeen | TroubleSeen
 def identity() -> str:
     """Who is acting: host and process."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass
+class Pace:
+    """How soon the next observation may leave: a bucket of AT_ONCE, of which one comes back each WINDOW_S."""
+
+    left: float = AT_ONCE
+    at_s: float = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        return max(0.0, 1.0 - self._left(now_s)) * WINDOW_S
+
+    def take(self, now_s: float) -> None:
+        self.left, self.at_s = max(0.0, self._left(now_s) - 1.0), now_s
+
+    def _left(self, now_s: float) -> float:
+        return min(AT_ONCE, self.left + (now_s - self.at_s) / WINDOW_S)
 
 
 @dataclass
@@ -113,7 +132,7 @@ class Pool:
         """Sequence number of the last change that is more than an echo of our own commands."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
-        self._returned_s = float("-inf")
+        self._pace = Pace()
         self._ran_s = 0.0
         self._ticked_s = self.clock()
         self.stale = asyncio.Event()
@@ -151,7 +170,7 @@ class Pool:
     # --- draining ---
 
     async def take(self, cursor: int) -> Observation:
-        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        """What changed since `cursor`, waiting until there is something. After quiet it comes at once."""
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
@@ -160,10 +179,9 @@ class Pool:
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._pressing.wait(), ECHO_S)
-        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
-        observation = self._part(cursor)
-        self._returned_s = self.clock()
-        return observation
+        await asyncio.sleep(self._pace.wait_s(self.clock()))
+        self._pace.take(self.clock())
+        return self._part(cursor)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
