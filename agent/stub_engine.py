@@ -2,8 +2,9 @@
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
 leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port),
-oversleep, sicken, heal. With `--enable-sleep-mode` it sleeps and wakes as vLLM does in its development mode, and serves
-nothing meanwhile. Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
+oversleep, sicken, heal, slow (by `s` seconds, all but requests). With `--enable-sleep-mode` it sleeps and wakes as vLLM
+does in its development mode, by levels and tags, and serves nothing meanwhile. Standard library only, since its start
+time counts. `python -m agent.stub_engine --help`.
 """
 
 import argparse
@@ -29,6 +30,7 @@ class Stub:
         self.stalls = False
         self.hangs = False
         self.sick = False
+        self.slow_s = 0.0
         self.down: frozenset[str] = frozenset()
         self.emptied = self.stuck_asleep = False
         self.slept = self.woken = self.refused = 0
@@ -84,6 +86,8 @@ class Stub:
 
     async def _answer(self, writer: asyncio.StreamWriter, method: str, target: str, body: bytes) -> None:
         path, _, query = target.partition("?")
+        if path in ("/metrics", "/health", "/v1/models"):
+            await asyncio.sleep(self.slow_s)
         if path == "/metrics":
             return _send(writer, 200, self._figures(), "text/plain")
         if path == "/stub" and method == "POST":
@@ -141,6 +145,8 @@ class Stub:
             self.server.close()
         elif order.get("do") == "oversleep":
             self.stuck_asleep = True
+        elif order.get("do") == "slow":
+            self.slow_s = float(order.get("s", 0.0))
         elif order.get("do") in ("sicken", "heal"):
             self.sick = order["do"] == "sicken"
 
