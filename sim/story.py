@@ -48,9 +48,11 @@ def fleet(seed: int, *, eager: bool = True) -> SimFleet:
 def story(seed: int) -> list[Happening]:
     rng = random.Random(-seed - 1)
     found = faults.happenings(rng, NODES, ROUTERS, rng.randint(5, 45))
-    if seed % 4 != 1:
-        return found
-    return sorted([*found, *faults.clock_steps(rng)], key=lambda h: (h.at_s, h.what, h.whom))
+    if seed % 4 == 1:
+        found += faults.clock_steps(rng)
+    if seed % 8 == 3:
+        found += faults.naps(rng, ROUTERS)
+    return sorted(found, key=lambda h: (h.at_s, h.what, h.whom))
 
 
 def tell(seed: int, happenings: Sequence[Happening], *, eager: bool | None = None) -> SimFleet:
