@@ -6,9 +6,10 @@ from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.nodes import NodeState, NodeView
 from llmgw.replica_state import ReplicaState
 from llmgw.sentences import counted, cut, lasting
+from llmgw.showing.devices import DeviceRow, device_row
 from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
 from llmgw.showing.scene import Scene
-from llmgw.wire import Device, DeviceHealth, MetricNames, ModelState
+from llmgw.wire import MetricNames, ModelState
 from llmgw.world import Assignment, Waiting, World
 
 MAX_NAMES = 50
@@ -84,16 +85,6 @@ class ModelsPage(View):
     models: tuple[ModelRow, ...]
     total: int
     next_page: int | None = None
-
-
-class DeviceRow(View):
-    id: DeviceId
-    index: int
-    kind: str
-    memory_mib: int | None = None
-    free: bool
-    holders: tuple[ReplicaId, ...] = ()
-    problem: str = ""
 
 
 class NodeRow(View):
@@ -237,21 +228,6 @@ def node_row(scene: Scene, view: NodeView) -> NodeRow:
         disk_free_bytes=None if seen is None or seen.disk is None else seen.disk.free_bytes,
         hostname="" if seen is None else seen.hostname,
         version="" if seen is None else seen.version,
-    )
-
-
-def device_row(scene: Scene, view: NodeView, device: Device) -> DeviceRow:
-    holders = tuple(a.replica for a in scene.by_device.get(device.id, ()))
-    quarantined = "" if view.seen is None else view.seen.quarantined.get(device.id, "")
-    problem = quarantined or (device.reason or device.health if device.health is not DeviceHealth.OK else "")
-    return DeviceRow(
-        id=device.id,
-        index=device.index,
-        kind=device.kind,
-        memory_mib=device.memory_mib,
-        free=not holders and not problem,
-        holders=holders,
-        problem=problem,
     )
 
 
