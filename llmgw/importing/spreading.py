@@ -7,7 +7,6 @@ from math import prod
 from llmgw.checking.launches import flag_of
 from llmgw.engines import EngineRow
 from llmgw.importing.commands import options
-from llmgw.memory import parse_mib
 
 _SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
     "vllm": (
@@ -58,6 +57,6 @@ def share_of(engine: str, args: Sequence[str]) -> float | None:
     return share if 0 < (share := float(values[-1])) <= MOST_SHARE else None
 
 
-def claim_of(share: float, memory: str) -> str:
-    """A share of a size of memory, as the catalog writes it."""
-    return f"{max(1, round(share * parse_mib(memory)))}MiB"
+def is_told_a_share(engine: str, args: Sequence[str]) -> bool:
+    """Whether the arguments say what share of its devices the engine takes, however large."""
+    return any(option.flag == _SHARE_FLAGS.get(engine) for option in options(args))
