@@ -28,11 +28,16 @@ def spread_of(row: EngineRow, args: Sequence[str]) -> int:
         return _llama_devices(dict(given))
     if ("--device", "cpu") in given:
         return 0
-    sizes = (
-        next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
-        for flags in _SPREADING.get(row.name, ())
-    )
-    return min(prod(sizes), 1024)
+    return min(prod(_size(given, flags) for flags in _SPREADING.get(row.name, ())), 1024)
+
+
+def ranks_of(args: Sequence[str]) -> int:
+    """How many times vLLM's arguments have the whole model side by side in one engine (data parallel)."""
+    return _size([(option.flag, option.value) for option in options(args)], _SPREADING["vllm"][2])
+
+
+def _size(given: Sequence[tuple[str, str]], flags: frozenset[str]) -> int:
+    return next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
 
 
 def _llama_devices(given: Mapping[str, str]) -> int:

@@ -69,6 +69,7 @@ def test_a_fraction_beside_the_engine_s_own_share_gives_way_to_it() -> None:
         ("placement_group_config: {bundles: [{GPU: 1}, {GPU: 1}, {GPU: 2}]}", 4),
         ("engine_kwargs: {tensor_parallel_size: 2}\nplacement_group_config: {bundle_per_worker: {GPU: 1}}", 2),
         ("engine_kwargs: {tensor_parallel_size: 2}\nresources_per_bundle: {GPU: 1.5}", 2),
+        ("engine_kwargs: {data_parallel_size: 4}\nplacement_group_config: {bundles: [{GPU: 1, CPU: 1}]}", 4),
         ("placement_group_config: {bundles: [{CPU: 8}]}", None),
         ("deployment_config: {ray_actor_options: {num_cpus: 8}}", 1),
     ],

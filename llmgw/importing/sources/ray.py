@@ -13,7 +13,7 @@ from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelD
 from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named
 from llmgw.importing.launching import Launch, launch_of, source_of
 from llmgw.importing.shares import MOST_DEVICES, Asked, devices_each, shared
-from llmgw.importing.spreading import is_told_a_share, spread_of
+from llmgw.importing.spreading import is_told_a_share, ranks_of, spread_of
 
 NO_LOAD = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 NO_RAY = "llmgw starts engines itself: there is no Ray cluster"
@@ -137,13 +137,14 @@ BY_ARGUMENTS = "the share follows from what the arguments leave to the engine"
 
 
 def _asked(part: Part, deployment: Part, launch: Launch) -> Asked:
-    """Devices by the bundles of a placement group, of which each worker has one, else by an actor's options."""
+    """Devices by the bundles of a placement group, which each data-parallel rank has one of, else by the options of an
+    actor."""
     group, actor = part.part("placement_group_config"), deployment.part("ray_actor_options")
     group.lose("strategy", ONE_NODE)
     bundles = [*group.part("bundles").items(), *deployment.part("placement_group_bundles").items()]
     each = [group.part("bundle_per_worker"), part.part("resources_per_bundle")]
     alone = _of_bundle(actor, "num_gpus", launch)
-    listed = [_of_bundle(bundle, "GPU", launch) for bundle in bundles if bundle.mapping]
+    listed = [_of_bundle(bundle, "GPU", launch) for bundle in bundles if bundle.mapping] * ranks_of(launch.args)
     of_each = [_of_bundle(bundle, "GPU", launch) for bundle in each if bundle.mapping] * spread_of(
         launch.row, launch.args
     )
