@@ -44,7 +44,7 @@ def _wanted(scene: Scene, model: Model) -> str:
     bounds = f"exactly {low}" if low == high else f"{low} to {high}"
     moved = override(scene, model)
     return f"{model.name}: {counted(count, 'replica')} wanted; the catalog says {bounds}" + (
-        f", and an order says: {moved}." if moved else "."
+        f", and it is {moved}." if moved else "."
     )
 
 

@@ -195,13 +195,17 @@ def model_row(scene: Scene, model: Model) -> ModelRow:
 
 
 def override(scene: Scene, model: Model) -> str:
-    """The order that moved a model's count, in words."""
+    """What moved a model's count away from its minimum, in words that go on after "it is"."""
     wishes = scene.world.wishes
     scale = wishes.scales.get(model.name)
     if scale is not None and (scale.until_s is None or scale.until_s > scene.now_s):
         left_s = scene.left_s(scale.until_s)
         return f"scaled to {scale.replicas}" + (f" for another {lasting(left_s)}" if left_s is not None else "")
-    return "woken" if model.name in wishes.wakes else ""
+    if model.name not in wishes.wakes or model.replicas.min > 0:
+        return ""
+    if model.idle_timeout_s is None:
+        return "awake, and stays so: it has no idle_timeout_s"
+    return f"awake until it was not used for {lasting(model.idle_timeout_s)}"
 
 
 def node_row(scene: Scene, view: NodeView) -> NodeRow:

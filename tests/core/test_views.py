@@ -424,6 +424,25 @@ def test_a_model_row_counts_what_is_wanted_and_ready() -> None:
     assert shown.override == "scaled to 1 for another 60 s"
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"replicas": {"min": 0}, "idle_timeout_s": 900}, "awake until it was not used for 15 min"),
+        ({"replicas": {"min": 0}}, "awake, and stays so: it has no idle_timeout_s"),
+        ({"replicas": 1}, ""),
+    ],
+)
+def test_what_keeps_a_model_above_its_minimum_is_told(fields: dict[str, object], said: str) -> None:
+    of = replace(
+        steady(),
+        catalog=Catalog.model_validate({"models": [model("qwen", **fields)]}),
+        wishes=Wishes(wakes={ModelName("qwen"): NOW}),
+    )
+    assert views.models(of, NOW).models[0].override == said
+    first = views.explain(of, "model/qwen", NOW).sentences[0]
+    assert first.endswith(f", and it is {said}." if said else "exactly 1.")
+
+
 def test_a_node_row_shows_devices_with_their_holders() -> None:
     devices = tuple(
         Device(id=DeviceId(f"GPU-{i}"), index=k, kind="H100") for k, i in enumerate(["qwen-1", "free", "ill"])
