@@ -4,7 +4,7 @@ from collections import Counter
 
 from llmgw.nodes import NodeState
 from llmgw.recent import Recent
-from llmgw.sentences import counted, lasting
+from llmgw.sentences import brief, counted, lasting
 from llmgw.showing.phases import Phase, unfinished
 from llmgw.showing.scene import Scene
 from llmgw.world import World
@@ -34,7 +34,7 @@ def phase_text(scene: Scene, recent: Recent, now: Phase) -> str:
         case Phase.CONVERGING:
             return "; ".join(unfinished(scene.world, scene.now_s))
         case Phase.DEGRADED:
-            return f"nothing is under way; out of order: {'; '.join(_out_of_order(scene))}"
+            return f"it comes no further by itself: {'; '.join(_out_of_order(scene))}"
         case Phase.STEADY:
             return "everything wanted is ready"
 
@@ -50,9 +50,13 @@ def _paused(scene: Scene) -> str:
 
 
 def _out_of_order(scene: Scene) -> list[str]:
-    """What nothing is being done about, in words; the longest first."""
+    """What nothing is being done about, in few words, the longest first: each tells the rest where it waits."""
     longest = sorted(scene.world.waiting.values(), key=lambda w: (w.since_s, w.subject))
-    return [f"{w.subject} {w.text}" for w in longest[:3]] or list(unfinished(scene.world, scene.now_s))
+    said = [f"{w.subject} {brief(w.text, MAX_BRIEF_CHARS)}" for w in longest[:3]]
+    return said or list(unfinished(scene.world, scene.now_s))
+
+
+MAX_BRIEF_CHARS = 80
 
 
 def _heard(scene: Scene) -> str:
