@@ -81,6 +81,8 @@ class _Stream:
     boot: str = ""
     failures: int = 0
     complaints: Complaints = field(default_factory=Complaints)
+    since: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """When each replica came into the state it was last reported in, on the pool's clock."""
 
     @property
     def name(self) -> str:
@@ -107,6 +109,7 @@ class Pool:
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
         self._inventory_told: dict[str, int] = {}
+        self._ages_told: dict[str, int] = {}
         """Of the present reader, who began at 0: with which cursor it asked when the inventory was last told."""
         self._seq = 0
         self._urgent = 0
@@ -177,16 +180,19 @@ class Pool:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
         if cursor == 0:
             self._inventory_told.clear()
+            self._ages_told.clear()
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_inventory(target, fact, cursor)
+            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
             taken.append(part)
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
+            if isinstance(part, NodeSeen):
+                self._ages_told.setdefault(target, cursor)
             reached = seq
         more = len(taken) < len(due)
         return Observation(
@@ -208,6 +214,15 @@ class Pool:
         if self._inventory_seq.get(target, 0) <= cursor and self._inventory_told.get(target, cursor) < cursor:
             return fact
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
+
+    def _with_ages(self, target: str, fact: Fact, cursor: int) -> Fact:
+        """How long each replica has been in its state travels with the first that is told of a node: a workflow that
+        begins anew remembers none of it."""
+        if not isinstance(fact, NodeSeen) or self._ages_told.get(target, cursor) < cursor:
+            return fact
+        since, now_s = self._streams[target].since, self.clock()
+        ages_s = tuple(max(0, int(now_s - since.get(row.replica, now_s))) for row in fact.replicas)
+        return fact.model_copy(update={"ages_s": ages_s}) if any(ages_s) else fact
 
     def _tell(self, kind: str, target: str, fact: Fact) -> None:
         known = self._facts.get((kind, target))
@@ -310,6 +325,7 @@ class Pool:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
         fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
             stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1

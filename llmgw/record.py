@@ -82,12 +82,13 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
 
 
 def _since(before: Seen | None, node: NodeSeen, now_s: float) -> Mapping[ReplicaId, float]:
-    """A replica that is still in the state it was in keeps the moment; reports come without ages of their own."""
+    """A replica that is still in the state it was in keeps the moment; only the first report tells of earlier ones."""
     states = {} if before is None else {row.replica: row.state for row in before.replicas}
     known: Mapping[ReplicaId, float] = {} if before is None else before.since
+    ages_s = node.ages_s or [row.state_age_s for row in node.replicas]
     return {
-        row.replica: known.get(row.replica, now_s) if states.get(row.replica) is row.state else now_s - row.state_age_s
-        for row in node.replicas
+        row.replica: known.get(row.replica, now_s) if states.get(row.replica) is row.state else now_s - age_s
+        for row, age_s in zip(node.replicas, ages_s, strict=False)
     }
 
 
