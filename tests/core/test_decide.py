@@ -113,6 +113,16 @@ def test_a_refusal_is_a_wait_and_never_a_failed_attempt() -> None:
     assert only(f, "m").attempt == 1
 
 
+def test_what_was_refused_is_not_kept_for_being_taken_back() -> None:
+    f = fleet("a")
+    f.nodes[NodeId("a")].refuses = RefusalCode.NOT_FOUND
+    f.catalog(catalog(f, model("m"), model("k", 0)))
+    f.run(20)
+    f.catalog(catalog(f, model("k", 0)))
+    f.run(5)
+    assert ids(f, "m") == set()
+
+
 def test_what_no_node_takes_asks_each_once_and_then_stays_where_it_is_for_long() -> None:
     f = fleet("abc")
     for node in f.nodes.values():
