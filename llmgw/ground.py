@@ -6,7 +6,8 @@ with the first search; each model then finds its places reserved.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from llmgw import asking, demand, plan_size, rolling
@@ -44,6 +45,8 @@ class Spot:
     profile: int
     waits: bool = False
     """Some of the devices are still being released."""
+    displaced: tuple[ReplicaId, ...] = ()
+    """Who gives way for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +282,8 @@ class Ground:
         claims.sort(key=lambda item: item[0])
         vendor = site.slots[claims[0][0]].vendor if claims else None
         view = self.draft.survey.nodes[site.id]
-        return Spot(view, tuple(claim for _, claim in claims), vendor, holding.way, holding.waits)
+        gone = tuple(ReplicaId(g.holding.replica) for g in self._displaced if _gives_way(g, holding))
+        return Spot(view, tuple(claim for _, claim in claims), vendor, holding.way, holding.waits, gone)
 
     def _refusal(self, books: Books, request: Request, way: int) -> str:
         need = request.needs[way]
@@ -303,6 +307,18 @@ class Ground:
         if books.full(model.name) >> node & 1 and (held is None or held.model != model.name):
             return False
         return seeker.would_fit(node, [] if held is None else [held])
+
+    @contextmanager
+    def nobody_displaced(self, model: ModelName) -> Iterator[None]:
+        """Meanwhile those that are to give way for the model have their places."""
+        held = [gone.holding for gone in self._displaced if gone.by == model]
+        for holding in held:
+            self.all.yard.take(holding)
+        try:
+            yield
+        finally:
+            for holding in held:
+                self.all.yard.give(holding)
 
     def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
         """Whether the node that all of `gone` are on could take the profile once they are gone."""

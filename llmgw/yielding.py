@@ -2,7 +2,8 @@
 
 Only after `min_residence_s` with its place and its wish, and only where that makes room. Until routers have told that
 it is idle, they are asked to tell it sooner than for its own idle time. What is of a lower priority is displaced
-instead, idle or not (`llmgw.placing.displace`); what an operator scaled, or a minimum keeps up, never yields.
+(`llmgw.placing.displace`), idle or not, but what serves only where nothing that is cheaper makes room: what is about to
+stop anyway, what sleeps, what is idle. What an operator scaled, or a minimum keeps up, never yields.
 """
 
 from collections import defaultdict
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llmgw import demand, sleeping, waking
-from llmgw.catalog import Idle, Model, Profile
+from llmgw.catalog import Model, Profile
 from llmgw.draft import Draft
-from llmgw.ground import Ground
+from llmgw.ground import Ground, Spot
 from llmgw.ids import NodeId
-from llmgw.world import Assignment, StopCause, World
+from llmgw.sentences import names_shown
+from llmgw.world import Assignment, StopCause, StopIntent, World
 
 SOONEST_S = 1.0
 """No router is asked to call an endpoint idle sooner."""
@@ -24,15 +26,46 @@ def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Pro
     """For `model`, which lacks a place: end the wishes of idle models whose places together would do, on one node."""
     if not (candidates := _candidates(draft, model)):
         return
-    idle = demand.idle(draft.world)
     for held in _by_node(candidates):
         if not any(ground.makes_room(model, profile, held) for profile in profiles):
             continue
         draft.watched.update(a.model for a in held)
-        yields = [a for a in held if sleeping.sleeps(a) or (a.replica in idle and _has_resided(draft, a))]
-        if any(ground.makes_room(model, profile, yields) for profile in profiles):
-            _sleep(draft, model, _fewest(ground, model, profiles, yields))
+        if _yield(draft, ground, model, profiles, held):
             return
+
+
+def spares(draft: Draft, ground: Ground, model: Model, profile: Profile, spot: Spot) -> str:
+    """What makes room for `model` and costs less than that `spot` displaces what serves; empty: nothing does. Who can
+    yield, yields."""
+    if not any(demand.is_serving(draft, draft.assignments[replica]) for replica in spot.displaced):
+        return ""
+    with ground.nobody_displaced(model.name):
+        going = [a for a in draft.in_question() if a.stop is not None and _is_surplus(a.stop)]
+        for held in _by_node(going):
+            if ground.makes_room(model, profile, held):
+                return f"{names_shown([a.replica for a in held])} on {held[0].node} stops and leaves its place"
+        for held in _by_node(_candidates(draft, model)):
+            if yields := _yield(draft, ground, model, [profile], held):
+                return f"{names_shown([a.replica for a in yields])} on {held[0].node} is idle and yields its place"
+    return ""
+
+
+def _is_surplus(stop: StopIntent) -> bool:
+    """Whether it waits only for its requests to end."""
+    return stop.cause is StopCause.SURPLUS and not stop.commanded and stop.by is None
+
+
+def _yield(
+    draft: Draft, ground: Ground, model: Model, profiles: Sequence[Profile], held: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """Of what is held on one node, let yield what is idle and asleep, if that is enough; those that do."""
+    idle = demand.idle(draft.world)
+    able = [a for a in held if sleeping.sleeps(a) or (a.replica in idle and _has_resided(draft, a))]
+    if not any(ground.makes_room(model, profile, able) for profile in profiles):
+        return ()
+    yields = _fewest(ground, model, profiles, able)
+    _sleep(draft, model, yields)
+    return yields
 
 
 def watch_s(draft: Draft, model: Model) -> float | None:
@@ -44,13 +77,13 @@ def watch_s(draft: Draft, model: Model) -> float | None:
 
 
 def _candidates(draft: Draft, model: Model) -> list[Assignment]:
-    """Replicas of other models of the same priority that nothing but a wish to wake keeps up, and all that sleep."""
+    """Replicas of other models of no higher priority that nothing but a wish to wake keeps up, and all that sleep."""
     others = (draft.models.get(name) for name in draft.world.wishes.wakes if name != model.name)
     names = {
         other.name
         for other in others
         if other is not None
-        and other.priority == model.priority
+        and other.priority <= model.priority
         and waking.idle_after_s(draft.world, other, draft.now_s) is not None
     }
     found = [a for name in names for a in draft.of_model(name) if a.stop is None and not a.unreadable]
@@ -99,7 +132,5 @@ def _sleep(draft: Draft, model: Model, yields: Sequence[Assignment]) -> None:
     draft.more = True
     for name in sorted(gone):
         draft.event(f"model/{name}", f"is idle and yields its place to {model.name}")
-    for assignment in yields:  # asleep it would keep its place
-        other = draft.models.get(assignment.model)
-        if other is not None and other.idle is Idle.SLEEP:
-            draft.want_stop(assignment, StopCause.SURPLUS, f"is idle and yields its place to {model.name}")
+    for assignment in yields:  # at once: asleep it would keep its place, and who waits for it knows that it goes
+        draft.want_stop(assignment, StopCause.SURPLUS, f"is idle and yields its place to {model.name}")
