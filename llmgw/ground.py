@@ -16,11 +16,13 @@ from llmgw.draft import Draft
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.memo import Latest
 from llmgw.nodes import NodeView
+from llmgw.placing.best import plan
 from llmgw.placing.books import Books
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request, Site
-from llmgw.placing.planner import Displaced, Planner, plan
+from llmgw.placing.placement import Displaced
+from llmgw.placing.planner import Planner
 from llmgw.placing.refusals import refusal
 from llmgw.placing.succession import share_a_place
 from llmgw.sites import site_of
