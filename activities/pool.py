@@ -29,7 +29,6 @@ from llmgw.calls import cut
 from llmgw.echo import ECHO_S, is_echo
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
-    WINDOW_S,
     NodeSeen,
     Observation,
     RouterSeen,
@@ -38,6 +37,7 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
@@ -110,7 +110,7 @@ class Pool:
         """Sequence number of the last change that is more than an echo of our own commands."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
-        self._returned_s = float("-inf")
+        self._pace = Pace()
         self._ran_s = 0.0
         self._ticked_s = self.clock()
         self.stale = asyncio.Event()
@@ -148,7 +148,7 @@ class Pool:
     # --- draining ---
 
     async def take(self, cursor: int) -> Observation:
-        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        """What changed since `cursor`, waiting until there is something. After quiet it comes at once."""
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
@@ -157,10 +157,9 @@ class Pool:
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._pressing.wait(), ECHO_S)
-        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
-        observation = self._part(cursor)
-        self._returned_s = self.clock()
-        return observation
+        await asyncio.sleep(self._pace.wait_s(self.clock()))
+        self._pace.take(self.clock())
+        return self._part(cursor)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)

@@ -7,9 +7,6 @@ from llmgw.packing import Packable
 from llmgw.wire import DiskReport, HeldTable, Inventory, Owner, ReplicaReport, Token, WeightsReport
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
-
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llmgw.echo import ECHO_S, is_echo
-from llmgw.observation import WINDOW_S, NodeSeen, Observation, RouterSeen, SilenceSeen
+from llmgw.observation import NodeSeen, Observation, RouterSeen, SilenceSeen
+from llmgw.pace import Pace
 from llmgw.silence import silence_level
 from llmgw.world import SilenceLevel
 
@@ -22,8 +23,7 @@ class Eyes:
     levels: dict[str, SilenceLevel] = field(default_factory=dict)
     """What was told of silence."""
     _told: dict[str, NodeSeen | RouterSeen] = field(default_factory=dict)
-    _looked_s: float = -math.inf
-    """When anything was last told."""
+    _pace: Pace = field(default_factory=Pace)
     _echo_s: float | None = None
     """Since when echoes wait for news."""
     _next_s: float = math.inf
@@ -31,7 +31,7 @@ class Eyes:
 
     def forget(self) -> None:
         """A new run: what was told before is told again."""
-        self._told, self.levels, self._looked_s, self._echo_s = {}, {}, -math.inf, None
+        self._told, self.levels, self._pace, self._echo_s = {}, {}, Pace(), None
 
     def skip(self, seconds: float) -> None:
         """The observer's clocks stood still."""
@@ -55,7 +55,8 @@ class Eyes:
             return None
         self._told |= {**new_nodes, **new_routers}
         self.levels |= {seen.target: seen.level for seen in silences}
-        self._looked_s, self._echo_s, self._next_s = fleet.now_s, None, math.inf
+        self._pace.take(fleet.now_s)
+        self._echo_s, self._next_s = None, math.inf
         new = (tuple(new_nodes.values()), tuple(new_routers.values()))
         return Observation(pool="sim", cursor=0, nodes=new[0], routers=new[1], silence=silences)
 
@@ -66,7 +67,7 @@ class Eyes:
         if self.fleet.eager:
             return self.fleet.now_s
         if silences or not all(is_echo(self._told.get(target), seen) for target, seen in new.items()):
-            return self._looked_s + WINDOW_S
+            return self.fleet.now_s + self._pace.wait_s(self.fleet.now_s)
         self._echo_s = self.fleet.now_s if self._echo_s is None else self._echo_s
         return self._echo_s + ECHO_S
 

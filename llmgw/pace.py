@@ -1,0 +1,25 @@
+"""How soon observations may follow each other: at once after quiet, further apart in a storm of changes."""
+
+from dataclasses import dataclass
+
+WINDOW_S = 0.2
+AT_ONCE = 3
+"""Observations that may follow each other at once after quiet (a request, the engine that it waits for, and its end);
+beyond that they are WINDOW_S apart, and what changes meanwhile comes in one."""
+
+
+@dataclass
+class Pace:
+    """How soon the next observation may leave: a bucket of AT_ONCE, of which one comes back each WINDOW_S."""
+
+    left: float = AT_ONCE
+    at_s: float = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        return max(0.0, 1.0 - self._left(now_s)) * WINDOW_S
+
+    def take(self, now_s: float) -> None:
+        self.left, self.at_s = max(0.0, self._left(now_s) - 1.0), now_s
+
+    def _left(self, now_s: float) -> float:
+        return min(AT_ONCE, self.left + (now_s - self.at_s) / WINDOW_S)
