@@ -290,7 +290,7 @@ def is_displaced(draft: Draft, assignment: Assignment) -> bool:
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
     if assignment.stop is not None and is_displaced(draft, assignment):
-        return StopCause.DISPLACED, assignment.stop.text
+        return assignment.stop.cause, assignment.stop.text
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts

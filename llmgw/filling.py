@@ -154,10 +154,7 @@ class _Filling:
             if isinstance(found, _NotFound):
                 self.draft.wait(self.subject, found.code, found.text)
                 return found
-            if spared := self._spares(found):
-                self.draft.wait(self.subject, "making_room", spared)
-                return None
-            self._assign(found, failure)
+            self._assign(self._sparing(found), failure)
         if len(follows) < to_place:
             self._backing_off(next(f for f in failed if f not in due))
         return None
@@ -215,12 +212,13 @@ class _Filling:
         """Whether the place of `assignment` would do for one of the profiles that found none."""
         return any(self.ground.would_fit(self.model, profile, assignment) for profile in short.tried)
 
-    def _spares(self, found: _Found) -> str:
-        """What makes room in place of what serves and would be displaced by it."""
+    def _sparing(self, found: _Found) -> _Found:
+        """The same, on the place of what costs less than what serves and would be displaced."""
         if not found.spot.displaced:
-            return ""
+            return found
         self.surplus.tell()
-        return yielding.spares(self.draft, self.ground, self.model, found.profile, found.spot)
+        instead = yielding.instead(self.draft, self.ground, self.model, found.profile, found.spot)
+        return found if instead is None else replace(found, spot=instead)
 
     # --- placing ---
 

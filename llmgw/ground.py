@@ -24,6 +24,7 @@ from llmgw.placing.need import Request, Site
 from llmgw.placing.placement import Displaced
 from llmgw.placing.planner import Planner
 from llmgw.placing.refusals import refusal
+from llmgw.placing.seeker import Hit
 from llmgw.placing.succession import share_a_place
 from llmgw.sites import site_of
 from llmgw.wire import DeviceClaim
@@ -311,9 +312,9 @@ class Ground:
         return seeker.would_fit(node, [] if held is None else [held])
 
     @contextmanager
-    def nobody_displaced(self, model: ModelName) -> Iterator[None]:
-        """Meanwhile those that are to give way for the model have their places."""
-        held = [gone.holding for gone in self._displaced if gone.by == model]
+    def nobody_displaced(self, spot: Spot) -> Iterator[None]:
+        """Meanwhile those that are to give way for it have their places."""
+        held = [gone.holding for gone in self._displaced if gone.holding.replica in spot.displaced]
         for holding in held:
             self.all.yard.take(holding)
         try:
@@ -321,6 +322,25 @@ class Ground:
         finally:
             for holding in held:
                 self.all.yard.give(holding)
+
+    def instead(self, model: Model, profile: Profile, spot: Spot, held: Sequence[Assignment]) -> Spot:
+        """The place of all of `held`, which are on one node and make room for the profile; who was to give way for
+        `spot` stays."""
+        made, yard = self.all, self.all.yard
+        for gone in [gone for gone in self._displaced if gone.holding.replica in spot.displaced]:
+            self._displaced.remove(gone)
+            self._pass_on(made, gone)
+        node = yard.index[held[0].node]
+        for holding in [yard.holdings[node][a.replica] for a in held]:
+            yard.give(holding)
+            yard.release(node, _held(holding))
+            self._displaced.append(Displaced(holding, model.name))
+        request = asking.request_of(self._wording, model, [profile], never=self.crashing)
+        place = made.seeker(request.needs[0]).place_on(node)
+        start = None if place is None else Planner(made, [request]).start(request, Hit(node, 0, *place, 0.0))
+        assert start is not None, "they make room"  # noqa: S101 - `makes_room` has said so
+        yard.give(start)
+        return replace(self._spot(start), profile=spot.profile)
 
     def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
         """Whether the node that all of `gone` are on could take the profile once they are gone."""

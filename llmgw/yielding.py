@@ -15,7 +15,6 @@ from llmgw.catalog import Model, Profile
 from llmgw.draft import Draft
 from llmgw.ground import Ground, Spot
 from llmgw.ids import NodeId
-from llmgw.sentences import names_shown
 from llmgw.world import Assignment, StopCause, StopIntent, World
 
 SOONEST_S = 1.0
@@ -34,25 +33,33 @@ def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Pro
             return
 
 
-def spares(draft: Draft, ground: Ground, model: Model, profile: Profile, spot: Spot) -> str:
-    """What makes room for `model` and costs less than that `spot` displaces what serves; empty: nothing does. Who can
-    yield, yields."""
-    if not any(demand.is_serving(draft, draft.assignments[replica]) for replica in spot.displaced):
-        return ""
-    with ground.nobody_displaced(model.name):
-        going = [a for a in draft.in_question() if a.stop is not None and _is_surplus(a.stop)]
-        for held in _by_node(going):
-            if ground.makes_room(model, profile, held):
-                return f"{names_shown([a.replica for a in held])} on {held[0].node} stops and leaves its place"
-        for held in _by_node(_candidates(draft, model)):
-            if yields := _yield(draft, ground, model, [profile], held):
-                return f"{names_shown([a.replica for a in yields])} on {held[0].node} is idle and yields its place"
-    return ""
+def instead(draft: Draft, ground: Ground, model: Model, profile: Profile, spot: Spot) -> Spot | None:
+    """For `model`, a place that costs less than `spot`, which displaces what serves; None where there is none. Who can
+    yield, yields; whoever has the place now goes with the coming of the model's replica."""
+    gone = [draft.assignments[replica] for replica in spot.displaced]
+    if not any(demand.is_serving(draft, a) and not _is_surplus(a.stop) for a in gone):
+        return None
+    with ground.nobody_displaced(spot):
+        held = _cheaper(draft, ground, model, profile, gone)
+    return ground.instead(model, profile, spot, held) if held else None
 
 
-def _is_surplus(stop: StopIntent) -> bool:
-    """Whether it waits only for its requests to end."""
-    return stop.cause is StopCause.SURPLUS and not stop.commanded and stop.by is None
+def _cheaper(
+    draft: Draft, ground: Ground, model: Model, profile: Profile, gone: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """What makes room on one node in place of `gone`: by being about to stop anyway, else by yielding."""
+    for held in _by_node([a for a in draft.in_question() if _is_surplus(a.stop) and a not in gone]):
+        if ground.makes_room(model, profile, held):
+            return _fewest(ground, model, [profile], held)
+    for held in _by_node([a for a in _candidates(draft, model) if a not in gone]):
+        if yields := _yield(draft, ground, model, [profile], held):
+            return yields
+    return ()
+
+
+def _is_surplus(stop: StopIntent | None) -> bool:
+    """Whether it stops anyway, and nobody waits for its place."""
+    return stop is not None and stop.cause is StopCause.SURPLUS and not stop.commanded and stop.by is None
 
 
 def _yield(

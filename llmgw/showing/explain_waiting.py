@@ -20,7 +20,6 @@ MENDS: Mapping[str, str] = {
     "backing_off": "Then it is tried again by itself; `llmgw wake {name}` tries at once.",
     "failed": "It is not tried again by itself: mend the profile in the catalog, or `llmgw wake {name}` to try again.",
     "hold": "It goes on by itself when the plane acts again.",
-    "making_room": "It goes on by itself when that has stopped; what serves at a lower priority is spared meanwhile.",
     "draining": "It goes on by itself then; until then, wanting the replica again takes the stop back.",
     "stuck": "If it still does not end, its devices are put out of use and the rest of the node goes on.",
     "crashes": "Then it takes replicas again, or at once with `llmgw uncordon {name}`.",
