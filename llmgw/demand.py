@@ -105,7 +105,8 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     urgent = max(0, missing - len(stay))
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
-    lost = max(0, wanted - most - sum(1 for a in movers if not is_displaced(draft, a)))
+    left = sum(1 for a in movers if a in stay or draft.assignments[a.replica].stop is None)
+    lost = max(0, wanted - most - left)
     return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
