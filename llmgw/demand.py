@@ -105,7 +105,8 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     urgent = max(0, missing - len(stay))
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
-    lost = max(0, wanted - most - sum(1 for a in movers if not is_displaced(draft, a)))
+    left = sum(1 for a in movers if a in stay or draft.assignments[a.replica].stop is None)
+    lost = max(0, wanted - most - left)
     return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
@@ -304,7 +305,7 @@ def is_displaced(draft: Draft, assignment: Assignment) -> bool:
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
     if assignment.stop is not None and is_displaced(draft, assignment):
-        return StopCause.DISPLACED, assignment.stop.text
+        return assignment.stop.cause, assignment.stop.text
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts

@@ -30,7 +30,7 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     crashing = frozenset(crashes.crashing_nodes(draft))
-    ground = Ground.of(draft, catalog, crashing)
+    ground, surplus = Ground.of(draft, catalog, crashing), _Surplus(draft, models)
     for model in sorted(models, key=lambda m: (-m.priority, demand.asked_s(draft.world, m, draft.now_s), m.name)):
         mine = draft.of_model(model.name)
         version = rolling.version(draft, model)
@@ -40,7 +40,7 @@ def fill(draft: Draft) -> None:
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, version, crashing).run(alive)
+            _Filling(draft, catalog, ground, model, version, crashing, surplus).run(alive)
             ground.turn_over(model.name)
 
 
@@ -61,6 +61,25 @@ def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
     lacking = demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model) - len(alive)
     if lacking > 0:
         draft.wait(f"model/{model.name}", "hold", f"lacks {lacking}: {draft.hold}")
+
+
+@dataclass
+class _Surplus:
+    """Stops of what is too many, told before the turn of its model comes: it may spare others."""
+
+    draft: Draft
+    models: Sequence[Model]
+    is_told: bool = False
+
+    def tell(self) -> None:
+        if self.is_told:
+            return
+        self.is_told = True
+        for model in self.models:
+            mine, version = self.draft.of_model(model.name), rolling.version(self.draft, model)
+            alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
+            if len(alive) > demand.desired(self.draft.world, model, self.draft.now_s):
+                demand.assess(self.draft, version, alive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,7 @@ class _Filling:
     version: Version
     crashing: frozenset[NodeId]
     """Nodes on which many models failed."""
+    surplus: "_Surplus"
 
     @property
     def subject(self) -> str:
@@ -137,7 +157,7 @@ class _Filling:
             if isinstance(found, _NotFound):
                 self.draft.wait(self.subject, found.code, found.text)
                 return found
-            self._assign(found, failure)
+            self._assign(self._sparing(found), failure)
         if len(follows) < to_place:
             self._backing_off(next(f for f in failed if f not in due))
         return None
@@ -194,6 +214,14 @@ class _Filling:
     def _helps(self, short: _NotFound, assignment: Assignment) -> bool:
         """Whether the place of `assignment` would do for one of the profiles that found none."""
         return any(self.ground.would_fit(self.model, profile, assignment) for profile in short.tried)
+
+    def _sparing(self, found: _Found) -> _Found:
+        """The same, on the place of what costs less than what serves and would be displaced."""
+        if not found.spot.displaced:
+            return found
+        self.surplus.tell()
+        instead = yielding.instead(self.draft, self.ground, self.model, found.profile, found.spot)
+        return found if instead is None else replace(found, spot=instead)
 
     # --- placing ---
 

@@ -4,7 +4,7 @@ here: what was accepted once has to stay acceptable."""
 from collections.abc import Iterable, Iterator, Sequence
 
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.problems import Finding, Path, Severity, path_text, quoted
+from llmgw.problems import Finding, Path, Severity, quoted
 from llmgw.sentences import are, counted
 
 
@@ -27,7 +27,7 @@ def doubts(catalog: Catalog) -> Iterator[Finding]:
         ("routers", [router.id for router in catalog.routers]),
     ):
         key = "name" if section == "pools" else "id"
-        yield from _alike(ids, [(section, i, key) for i in range(len(ids))], "two of them, and easily taken for one")
+        yield from _alike(ids, [(section, i, key) for i in range(len(ids))], "two, and easily taken for one")
 
 
 def _canary(at: Path, model: Model) -> Iterator[Finding]:
@@ -79,12 +79,12 @@ def _alike(names: Sequence[str], places: Iterable[Path], what: str) -> Iterator[
         before_at, before = first.setdefault(name.casefold(), (at, name))
         if before_at is at:
             continue
-        same, place = before == name, path_text(before_at)
-        said = f"is there twice; first as {place}"
-        differs = f"differs only in case from {quoted(before)} ({place}): {what}"
+        same = before == name
+        said = "is there twice" if same else f"differs only in case from {quoted(before)}, so they are {what}"
         yield Finding(
             at,
-            f"{quoted(name)} {said if same else differs}",
+            f"{quoted(name)} {said}",
             "take one of them out" if same else "write it as it is meant, or choose another name",
             Severity.WARNING,
+            first=before_at,
         )

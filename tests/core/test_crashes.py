@@ -47,6 +47,21 @@ def test_replicas_that_crash_after_they_were_ready_do_not_give_a_model_up() -> N
     assert len(published(f, "m")) == 3
 
 
+def test_what_was_ready_since_is_not_given_up_for_the_nodes_before() -> None:
+    f = fleet("abcde", 1)
+    f.nodes[NodeId("a")].crash_starts = True
+    f.catalog(catalog(f, model("m")))
+    f.run(30)
+    assert places(f, "m") == ["b"]
+    for node in "bcd":
+        f.nodes[NodeId(node)].crash_starts = True
+    [ready] = of(f, "m")
+    f.nodes[NodeId("b")].crash(ready.replica)
+    f.run(300)
+    assert places(f, "m") == ["e"], "b had it, so a, c and d are at fault"
+    assert published(f, "m") == ids(f, "m") != set()
+
+
 def crashing_node(count: int) -> SimFleet:
     """Node a, the first in every order, on which this many models fail to start; b has room for all."""
     f = fleet("ab", 5)
