@@ -15,6 +15,7 @@ Both    GET  /healthz, /metrics              without a bearer token
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -72,8 +73,10 @@ class Owner(Wire):
     fleet: str
 
 
-class Mark(Wire):
-    """What every process and container we start carries, so that it is known again without any record."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What every process and container we start carries, so that it is known again without any record. No `Wire`, but
+    as much one on a wire: there are thousands, and so each takes a quarter of the memory."""
 
     installation: str
     fleet: str
@@ -178,8 +181,9 @@ class LaunchSpec(Wire):
     """None: it is never put to sleep."""
 
 
-class DeviceClaim(Wire):
-    """A device, and how much of its memory; None = the whole device, alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClaim:
+    """A device, and how much of its memory; None = the whole device, alone. Kept small, as `Mark` is."""
 
     device: DeviceId
     memory_mib: int | None = None
