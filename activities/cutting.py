@@ -5,7 +5,7 @@ import re
 from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
-from llmgw.observation import NodeSeen, RouterSeen, SilenceSeen, TroubleSeen
+from llmgw.observation import NodeSeen, RouterSeen
 from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState, WeightsReport
 
 MOST_WEIGHTS = 50
@@ -17,8 +17,11 @@ MAX_IDLE = 500
 MAX_ASKED = 500
 
 
-def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
-    """A node's report without its inventory (told apart, once per boot); log lines only of what failed."""
+def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) -> NodeSeen:
+    """A node's report without its inventory (told apart, once per boot); log lines only of what failed.
+
+    `problems`: what is to be told of those that the report names.
+    """
     return NodeSeen(
         node=node,
         machine=report.machine_id,
@@ -33,6 +36,7 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         hostname=report.hostname,
         version=report.version,
         says="" if report.node == node else cut(report.node),
+        problems=problems,
     )
 
 
@@ -68,37 +72,3 @@ def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
         idle=tuple(sorted(u.id for u in mine if u.idle and not u.withdrawn)[:MAX_IDLE]),
         asked=tuple(sorted(a.model for a in state.asked)[:MAX_ASKED]),
     )
-
-
-def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, after: object) -> bool:
-    """Whether a change only shows what we ourselves have just ordered: a start begun, a stop begun, a table taken.
-
-    It is still told, since it is evidence; but nothing has to be decided for it at once.
-    """
-    if isinstance(before, NodeSeen) and isinstance(after, NodeSeen):
-        rows = {row.replica: row for row in before.replicas}
-        new = {row.replica: row for row in after.replicas}
-        gone = rows.keys() - new.keys()
-        # What had failed goes when its stop is told, and the answer has said so (`CommandResult.gone`).
-        is_told = all(rows[id_].state is EngineState.FAILED for id_ in gone)
-        return is_told and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
-    if isinstance(before, RouterSeen) and isinstance(after, RouterSeen):
-        same_use = (before.draining, before.idle, before.asked) == (after.draining, after.idle, after.asked)
-        return before.instance == after.instance and same_use and after.held is not None
-    return False
-
-
-def is_taken_table(before: object, after: object) -> bool:
-    """Whether an echo shows nothing but a newer table of ours at a router, as its answer to that table did."""
-    if not (isinstance(before, RouterSeen) and isinstance(after, RouterSeen)) or before.held is None:
-        return False
-    was, now = before.held.token, None if after.held is None else after.held.token
-    return now is not None and (was.installation, was.epoch) == (now.installation, now.epoch) and was.seq < now.seq
-
-
-def _begun(before: ReplicaReport | None, row: ReplicaReport) -> bool:
-    if before == row:
-        return True
-    if row.state is EngineState.STOPPING:
-        return True
-    return row.state in (EngineState.STARTING, EngineState.LOADING) and (before is None or not before.was_ready)

@@ -21,12 +21,14 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, is_taken_table, node_seen, router_seen
+from activities.complaints import Complaints
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
 from llmgw import alike
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
@@ -37,18 +39,12 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
-TABLE_ECHO_S = 20.0
-"""The same of a router that took a table: its answer has said so, and an observation costs seven events."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -84,6 +80,9 @@ class _Stream:
     inventory: Inventory | None = None
     boot: str = ""
     failures: int = 0
+    complaints: Complaints = field(default_factory=Complaints)
+    since: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """When each replica came into the state it was last reported in, on the pool's clock."""
 
     @property
     def name(self) -> str:
@@ -110,6 +109,7 @@ class Pool:
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
         self._inventory_told: dict[str, int] = {}
+        self._ages_told: dict[str, int] = {}
         """Of the present reader, who began at 0: with which cursor it asked when the inventory was last told."""
         self._seq = 0
         self._urgent = 0
@@ -118,7 +118,7 @@ class Pool:
         """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
-        self._returned_s = float("-inf")
+        self._pace = Pace()
         self._ran_s = 0.0
         self._ticked_s = self.clock()
         self.stale = asyncio.Event()
@@ -156,15 +156,14 @@ class Pool:
     # --- draining ---
 
     async def take(self, cursor: int) -> Observation:
-        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        """What changed since `cursor`, waiting until there is something. After quiet it comes at once."""
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
         await self._more_than_echoes(cursor)
-        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
-        observation = self._part(cursor)
-        self._returned_s = self.clock()
-        return observation
+        await asyncio.sleep(self._pace.wait_s(self.clock()))
+        self._pace.take(self.clock())
+        return self._part(cursor)
 
     async def _more_than_echoes(self, cursor: int) -> None:
         """What only our own commands made visible waits for the news that follow, but not for ever."""
@@ -181,16 +180,19 @@ class Pool:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
         if cursor == 0:
             self._inventory_told.clear()
+            self._ages_told.clear()
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_inventory(target, fact, cursor)
+            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
             taken.append(part)
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
+            if isinstance(part, NodeSeen):
+                self._ages_told.setdefault(target, cursor)
             reached = seq
         more = len(taken) < len(due)
         return Observation(
@@ -212,6 +214,15 @@ class Pool:
         if self._inventory_seq.get(target, 0) <= cursor and self._inventory_told.get(target, cursor) < cursor:
             return fact
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
+
+    def _with_ages(self, target: str, fact: Fact, cursor: int) -> Fact:
+        """How long each replica has been in its state travels with the first that is told of a node: a workflow that
+        begins anew remembers none of it."""
+        if not isinstance(fact, NodeSeen) or self._ages_told.get(target, cursor) < cursor:
+            return fact
+        since, now_s = self._streams[target].since, self.clock()
+        ages_s = tuple(max(0, int(now_s - since.get(row.replica, now_s))) for row in fact.replicas)
+        return fact.model_copy(update={"ages_s": ages_s}) if any(ages_s) else fact
 
     def _tell(self, kind: str, target: str, fact: Fact) -> None:
         known = self._facts.get((kind, target))
@@ -313,12 +324,13 @@ class Pool:
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
+        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
             stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, node_seen(NodeId(stream.name), report))
+            self._tell("seen", target, fact)
             return
-        fact = node_seen(NodeId(stream.name), report)
         known = self._facts.get(("seen", target))
         if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
             self._tell("seen", target, fact)
@@ -339,6 +351,15 @@ class Pool:
             self._ran_s += min(LONGEST_TICK_S, now - self._ticked_s)
             self._ticked_s = now
             self.judge_silence()
+            self.tell_complaints(now)
+
+    def tell_complaints(self, now: float) -> None:
+        """What agents say is wrong with their nodes, where telling it had to wait."""
+        for stream in self._streams.values():
+            fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
+            if isinstance(fact, NodeSeen):
+                told = stream.complaints.hear_again(now)
+                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""

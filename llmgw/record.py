@@ -35,7 +35,13 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
             troubles[trouble.target] = trouble.text
         else:
             troubles.pop(trouble.target, None)
-    return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
+    return replace(  # the very same maps where nothing is told of them
+        world,
+        seen=seen if observation.nodes else world.seen,
+        silence=silence if observation.silence else world.silence,
+        routers=routers if observation.routers else world.routers,
+        troubles=troubles if observation.troubles else world.troubles,
+    )
 
 
 def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Silence:
@@ -69,18 +75,20 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         hostname=node.hostname,
         version=node.version,
         says=node.says,
+        problems=node.problems,
         at_s=now_s,
         since=_since(before, node, now_s),
     )
 
 
 def _since(before: Seen | None, node: NodeSeen, now_s: float) -> Mapping[ReplicaId, float]:
-    """A replica that is still in the state it was in keeps the moment; reports come without ages of their own."""
+    """A replica that is still in the state it was in keeps the moment; only the first report tells of earlier ones."""
     states = {} if before is None else {row.replica: row.state for row in before.replicas}
     known: Mapping[ReplicaId, float] = {} if before is None else before.since
+    ages_s = node.ages_s or [row.state_age_s for row in node.replicas]
     return {
-        row.replica: known.get(row.replica, now_s) if states.get(row.replica) is row.state else now_s - row.state_age_s
-        for row in node.replicas
+        row.replica: known.get(row.replica, now_s) if states.get(row.replica) is row.state else now_s - age_s
+        for row, age_s in zip(node.replicas, ages_s, strict=False)
     }
 
 

@@ -134,13 +134,21 @@ class StopBehaviour(Wire):
     kill_limit_s: float = 10.0
 
 
+class EnginePost(Wire):
+    """One `POST` to an engine; `body` is JSON, or nothing."""
+
+    path: str
+    body: str = ""
+
+
 class SleepPaths(Wire):
-    """How an engine is put to sleep and woken over HTTP: `POST` `sleep` or `wake`; `GET` `told` answers
-    `{"is_sleeping": …}`."""
+    """How an engine is put to sleep and woken over HTTP: `POST` `sleep`, or `wake` and then each of `then`; `GET`
+    `told` answers `{"is_sleeping": …}`, true until the last of them."""
 
     sleep: str
     wake: str
     told: str
+    then: tuple[EnginePost, ...] = ()
 
 
 class ContainerSpec(Wire):

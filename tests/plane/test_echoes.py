@@ -5,10 +5,12 @@ import random
 
 import pytest
 
-from activities.pool import ECHO_S, Pool, _Stream
+from activities.pool import Pool, _Stream
+from llmgw.echo import ECHO_S
 from llmgw.ids import ReplicaId
 from llmgw.observation import Target
 from llmgw.outbox import REPEAT_S
+from llmgw.pace import AT_ONCE, WINDOW_S, Pace
 from llmgw.wire import EndpointUse, EngineState, HeldTable, NodeReport, RouterState, Token
 from tests.plane.test_parts import full_report, hear, pool
 
@@ -128,3 +130,27 @@ async def test_what_else_a_router_says_is_told_at_once(
 
 def test_an_order_shows_long_before_it_would_be_repeated() -> None:
     assert 3 * ECHO_S < REPEAT_S
+
+
+def test_after_quiet_a_few_observations_follow_at_once_and_more_are_gathered() -> None:
+    pace, waits = Pace(), []
+    for _ in range(5):
+        waits.append(pace.wait_s(100.0))
+        pace.take(100.0)
+    assert waits == [0.0, 0.0, 0.0, WINDOW_S, WINDOW_S]
+
+
+def test_news_that_never_cease_are_told_once_a_window() -> None:
+    pace, now_s, told = Pace(), 100.0, 0
+    while now_s < 200.0:
+        now_s += pace.wait_s(now_s)
+        pace.take(now_s)
+        told += 1
+    assert 100.0 / WINDOW_S <= told <= 100.0 / WINDOW_S + AT_ONCE + 1
+
+
+def test_what_comes_less_than_once_a_window_never_waits() -> None:
+    pace = Pace()
+    for second in range(100):
+        assert pace.wait_s(float(second)) == 0.0
+        pace.take(float(second))

@@ -14,7 +14,7 @@ from llmgw.calls import (
     StartOrder,
     TaskResult,
 )
-from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId, RouterId, SpecId
+from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId, RouterId, SpecId
 from llmgw.observation import NodeSeen, Observation, RouterSeen, SilenceSeen, TroubleSeen
 from llmgw.wire import (
     BatchReply,
@@ -23,11 +23,13 @@ from llmgw.wire import (
     EngineState,
     HeldTable,
     Inventory,
+    Mark,
     Outcome,
     Owner,
     Refusal,
     RefusalCode,
     RemoveWeights,
+    ReplicaReport,
     Stop,
     Token,
 )
@@ -57,6 +59,24 @@ def test_an_inventory_told_once_stays_until_the_boot_changes() -> None:
     assert world.seen[NODE].inventory == INVENTORY
     world = record.observed(world, seen(1, instance="z", boot="another"), 0.0)
     assert world.seen[NODE].inventory == Inventory(complete=False), "not knowing is not an empty machine"
+
+
+def test_a_run_that_remembers_nothing_takes_the_ages_that_it_is_told() -> None:
+    row = ReplicaReport(
+        replica=REPLICA,
+        model="m",
+        mark=Mark(installation="i", fleet="f", replica=REPLICA, epoch=3, seq=1),
+        fingerprint=Fingerprint("f"),
+        attempt=1,
+        state=EngineState.READY,
+    )
+    first = seen(1).model_copy(
+        update={"nodes": (seen(1).nodes[0].model_copy(update={"replicas": (row,), "ages_s": (420,)}),)}
+    )
+    later = seen(2).model_copy(update={"nodes": (seen(2).nodes[0].model_copy(update={"replicas": (row,)}),)})
+    world = record.observed(WORLD, first, 1000.0)
+    assert world.seen[NODE].since == {REPLICA: 580.0}
+    assert record.observed(world, later, 1030.0).seen[NODE].since == {REPLICA: 580.0}
 
 
 def test_an_older_report_of_the_same_agent_is_dropped_and_of_another_instance_taken() -> None:
