@@ -73,10 +73,10 @@ class Owner(Wire):
     fleet: str
 
 
+# No `Wire`, but on a wire as good as one: there are thousands of them, and so each takes a quarter of the memory.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What every process and container we start carries, so that it is known again without any record. No `Wire`, but
-    as much one on a wire: there are thousands, and so each takes a quarter of the memory."""
+    """What every process and container we start carries, so that it is known again without any record."""
 
     installation: str
     fleet: str
@@ -189,9 +189,10 @@ class LaunchSpec(Wire):
     """None: it is never put to sleep."""
 
 
+# Small for the same reason as `Mark`.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClaim:
-    """A device, and how much of its memory; None = the whole device, alone. Kept small, as `Mark` is."""
+    """A device, and how much of its memory; None = the whole device, alone."""
 
     device: DeviceId
     memory_mib: int | None = None
