@@ -6,9 +6,8 @@ import pytest
 
 from activities.complaints import FIRST_REST_S, LONGEST_REST_S, MOST, Complaints
 from activities.pool import Pool
-from llmgw.calls import MAX_ERROR_CHARS
 from llmgw.observation import Observation
-from llmgw.wire import NodeReport
+from llmgw.wire import MAX_ERROR_CHARS, NodeReport
 from tests.plane.test_parts import full_report, hear, pool
 
 __all__ = ["pool"]
