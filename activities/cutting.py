@@ -2,9 +2,10 @@
 
 import re
 
+from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
-from llmgw.observation import NodeSeen, RouterSeen, SilenceSeen, TroubleSeen
+from llmgw.observation import NodeSeen, RouterSeen
 from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState, WeightsReport
 
 MOST_WEIGHTS = 50
@@ -29,7 +30,7 @@ def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) 
         revision=report.revision,
         token=report.token,
         owner=report.owner,
-        replicas=tuple(_cut_replica(r) for r in report.replicas),
+        replicas=alike.rows(node, tuple(_cut_replica(r) for r in report.replicas)),
         quarantined=report.quarantined,
         weights=tuple(_cut_weights(w) for w in report.weights if _is_decided_on(w))[:MOST_WEIGHTS],
         hostname=report.hostname,
@@ -71,27 +72,3 @@ def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
         idle=tuple(sorted(u.id for u in mine if u.idle and not u.withdrawn)[:MAX_IDLE]),
         asked=tuple(sorted(a.model for a in state.asked)[:MAX_ASKED]),
     )
-
-
-def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, after: object) -> bool:
-    """Whether a change only shows what we ourselves have just ordered: a start begun, a stop begun, a table taken.
-
-    It is still told, since it is evidence; but nothing has to be decided for it at once.
-    """
-    if isinstance(before, NodeSeen) and isinstance(after, NodeSeen):
-        rows = {row.replica: row for row in before.replicas}
-        new = {row.replica: row for row in after.replicas}
-        gone = rows.keys() - new.keys()
-        return not gone and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
-    if isinstance(before, RouterSeen) and isinstance(after, RouterSeen):
-        same_use = (before.draining, before.idle, before.asked) == (after.draining, after.idle, after.asked)
-        return before.instance == after.instance and same_use and after.held is not None
-    return False
-
-
-def _begun(before: ReplicaReport | None, row: ReplicaReport) -> bool:
-    if before == row:
-        return True
-    if row.state is EngineState.STOPPING:
-        return True
-    return row.state in (EngineState.STARTING, EngineState.LOADING) and (before is None or not before.was_ready)

@@ -22,11 +22,13 @@ from pydantic import ValidationError
 
 from activities import engines
 from activities.complaints import Complaints
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
+from llmgw import alike
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
@@ -37,16 +39,12 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -83,6 +81,8 @@ class _Stream:
     boot: str = ""
     failures: int = 0
     complaints: Complaints = field(default_factory=Complaints)
+    since: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """When each replica came into the state it was last reported in, on the pool's clock."""
 
     @property
     def name(self) -> str:
@@ -109,13 +109,16 @@ class Pool:
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
         self._inventory_told: dict[str, int] = {}
+        self._ages_told: dict[str, int] = {}
         """Of the present reader, who began at 0: with which cursor it asked when the inventory was last told."""
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
+        self._echo = 0
+        """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
-        self._returned_s = float("-inf")
+        self._pace = Pace()
         self._ran_s = 0.0
         self._ticked_s = self.clock()
         self.stale = asyncio.Event()
@@ -153,34 +156,43 @@ class Pool:
     # --- draining ---
 
     async def take(self, cursor: int) -> Observation:
-        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        """What changed since `cursor`, waiting until there is something. After quiet it comes at once."""
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
-        if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits for the news that follow.
+        await self._more_than_echoes(cursor)
+        await asyncio.sleep(self._pace.wait_s(self.clock()))
+        self._pace.take(self.clock())
+        return self._part(cursor)
+
+    async def _more_than_echoes(self, cursor: int) -> None:
+        """What only our own commands made visible waits for the news that follow, but not for ever."""
+        began_s = self.clock()
+        while self._urgent <= cursor:
+            limit_s = ECHO_S if self._echo > cursor else TABLE_ECHO_S
+            if (left_s := began_s + limit_s - self.clock()) <= 0:
+                return
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
-        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
-        observation = self._part(cursor)
-        self._returned_s = self.clock()
-        return observation
+                await asyncio.wait_for(self._pressing.wait(), left_s)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
         if cursor == 0:
             self._inventory_told.clear()
+            self._ages_told.clear()
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_inventory(target, fact, cursor)
+            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
             taken.append(part)
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
+            if isinstance(part, NodeSeen):
+                self._ages_told.setdefault(target, cursor)
             reached = seq
         more = len(taken) < len(due)
         return Observation(
@@ -203,14 +215,28 @@ class Pool:
             return fact
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
 
+    def _with_ages(self, target: str, fact: Fact, cursor: int) -> Fact:
+        """How long each replica has been in its state travels with the first that is told of a node: a workflow that
+        begins anew remembers none of it."""
+        if not isinstance(fact, NodeSeen) or self._ages_told.get(target, cursor) < cursor:
+            return fact
+        since, now_s = self._streams[target].since, self.clock()
+        ages_s = tuple(max(0, int(now_s - since.get(row.replica, now_s))) for row in fact.replicas)
+        return fact.model_copy(update={"ages_s": ages_s}) if any(ages_s) else fact
+
     def _tell(self, kind: str, target: str, fact: Fact) -> None:
         known = self._facts.get((kind, target))
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
-        if not is_echo(known[1] if known is not None else None, fact):
+        before = known[1] if known is not None else None
+        if not is_echo(before, fact):
             self._urgent = self._seq
-            self._pressing.set()
+        elif not is_taken_table(before, fact):
+            self._echo = self._seq
+        else:
+            return
+        self._pressing.set()
 
     # --- one stream ---
 
@@ -299,8 +325,9 @@ class Pool:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
         fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
-            stream.inventory, stream.boot = report.inventory, report.boot_id
+            stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
             self._tell("seen", target, fact)
             return

@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from llmgw.wire import LaunchSpec, SleepPaths
+from llmgw.wire import EnginePost, LaunchSpec, SleepPaths
 
 TICK_S = 0.04
 """How often a starting engine's port and log are looked at (microseconds each)."""
@@ -38,7 +38,7 @@ _LEAST_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
-_REST_TIMEOUT = aiohttp.ClientTimeout(total=120.0)
+_REST_LIMIT_S = 120.0
 """Falling asleep and waking move all of an engine's weights between its devices and main memory."""
 _MOST_BYTES = 1024 * 1024
 _KEPT_S = 1.0
@@ -143,15 +143,22 @@ class Prober:
         found = said.get("is_sleeping") if isinstance(said, dict) else None
         return found if isinstance(found, bool) else None
 
-    async def bring(self, base: str, path: str) -> str:
+    async def bring(self, base: str, step: EnginePost, limit_s: float = _REST_LIMIT_S) -> str:
         """Ask the engine to sleep, or to wake, and wait until it does; why it does not, or nothing."""
+        path, body, headers = step.path, step.body.encode() or None, {"content-type": "application/json"}
         try:
-            async with self._session.post(base + path, timeout=_REST_TIMEOUT, allow_redirects=False) as answer:
+            async with self._session.post(
+                base + path,
+                data=body,
+                headers=headers if body else None,
+                timeout=aiohttp.ClientTimeout(total=limit_s),
+                allow_redirects=False,
+            ) as answer:
                 await answer.content.read(_MOST_BYTES)
                 return "" if answer.status == 200 else f"{path} answers {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silent = isinstance(error, TimeoutError)
-            return f"{path} does not answer within {_REST_TIMEOUT.total:g} s" if silent else _told(error)
+            return f"{path} does not answer within {limit_s:g} s" if silent else _told(error)
 
     async def _why_unlisted(self, base: str, launch: LaunchSpec) -> str:
         path = launch.readiness.models_path

@@ -4,6 +4,7 @@ A memo of a pure function by the identity of its argument, so it changes no outc
 """
 
 from collections import OrderedDict
+from typing import TypeVar
 
 from llmgw.catalog import Catalog
 from llmgw.catalog_input import sent_catalog
@@ -28,11 +29,22 @@ def catalog_of(raw: object) -> Catalog:
 
 
 def sharing(new: Catalog, before: Catalog | None) -> Catalog:
-    """`new` with every node and model that is as it was `before` the very same value, so that what is known of it is
-    known again (`llmgw.memo`)."""
+    """`new` with every part that is as it was `before` the very same value, so that what is known of it is known again
+    (`llmgw.memo`)."""
     if before is None:
         return new
     nodes, models = {n.id: n for n in before.nodes}, {m.name: m for m in before.models}
-    same_nodes = tuple(known if (known := nodes.get(n.id)) == n and known is not None else n for n in new.nodes)
-    same_models = tuple(was if (was := models.get(m.name)) == m and was is not None else m for m in new.models)
-    return new.model_copy(update={"nodes": same_nodes, "models": same_models})
+    shared = {
+        "nodes": tuple(_same(n, nodes.get(n.id)) for n in new.nodes),
+        "models": tuple(_same(m, models.get(m.name)) for m in new.models),
+        "engines": _same(new.engines, before.engines),
+        "policy": _same(new.policy, before.policy),
+    }
+    return new.model_copy(update=shared)
+
+
+T = TypeVar("T")
+
+
+def _same(new: T, before: T | None) -> T:
+    return before if before is not None and (before is new or before == new) else new

@@ -17,14 +17,16 @@ from llmgw.placing.need import Ask, Identity, Need, Request
 from llmgw.rendering import unnameable, weights_of
 from llmgw.wire import DeviceNaming
 
+MOST_PROFILES = 20_000
 NO_VENDOR = "a vendor whose devices its engine can name"
 
 
 class Wording:
-    """Profiles in the words of placing, each worked out once. `sorts`: vendors and identities of all devices."""
+    """Profiles in the words of placing, each worked out once. `sorts`: vendors and identities of all devices. Of the
+    catalog only the engines count."""
 
     def __init__(self, catalog: Catalog, sorts: Iterable[tuple[str, Identity]]) -> None:
-        self.catalog, self._sorts = catalog, sorted(set(sorts))
+        self._catalog, self._sorts = catalog, sorted(set(sorts))
         self._vendors = sorted({vendor for vendor, _ in self._sorts})
         self._needs: dict[int, tuple[Profile, Need]] = {}
         self._namers: dict[str, tuple[str, ...]] = {}
@@ -34,10 +36,10 @@ class Wording:
         """What a profile asks of a node."""
         known = self._needs.get(id(profile))
         if known is None:
-            known = self._needs[id(profile)] = (
-                profile,
-                _need(profile, self._nameable(profile), self._barred_by(profile)),
-            )
+            if len(self._needs) >= MOST_PROFILES:
+                self._needs.clear()
+            need = _need(profile, self._nameable(profile), self._barred_by(profile))
+            known = self._needs[id(profile)] = (profile, need)
         return known[1]
 
     def _nameable(self, profile: Profile) -> tuple[str, ...]:
@@ -46,7 +48,7 @@ class Wording:
             return ()
         found = self._namers.get(profile.engine)
         if found is None:
-            found = tuple(v for v in self._vendors if unnameable(profile, self.catalog, v) is None)
+            found = tuple(v for v in self._vendors if unnameable(profile, self._catalog, v) is None)
             found = () if len(found) == len(self._vendors) else found or (NO_VENDOR,)
             self._namers[profile.engine] = found
         return found
@@ -57,7 +59,7 @@ class Wording:
             return frozenset()
         found = self._barred.get(profile.engine)
         if found is None:
-            selection = engine_of(self.catalog, profile.engine).selection
+            selection = engine_of(self._catalog, profile.engine).selection
             found = frozenset(
                 (vendor, identity)
                 for vendor, identity in self._sorts
@@ -73,8 +75,8 @@ _WORDINGS: Latest[tuple[str, frozenset[Sort]], Wording] = Latest(64)
 
 
 def wording(fleet: str, catalog: Catalog, sorts: frozenset[Sort]) -> Wording:
-    """The wording of a fleet's catalog; it lasts as long as the catalog and the sorts of its devices do."""
-    return _WORDINGS.get((fleet, sorts), (catalog,), lambda: Wording(catalog, sorts))
+    """The wording of a fleet's catalog; it lasts as long as the engines and the sorts of its devices do."""
+    return _WORDINGS.get((fleet, sorts), (catalog.engines,), lambda: Wording(catalog, sorts))
 
 
 _LACKING: dict[Identity, DeviceNaming] = {"slice": DeviceNaming.INDEX, "bare": DeviceNaming.UUID}
@@ -114,6 +116,7 @@ def request_of(
     count: int = 1,
     urgent: int | None = None,
     desired: int = 0,
+    asked_s: float = 0.0,
     avoid: frozenset[NodeId] = frozenset(),
     never: frozenset[NodeId] = frozenset(),
 ) -> Request:
@@ -123,6 +126,7 @@ def request_of(
         count=count,
         rank=model.priority,
         urgent=urgent,
+        asked_s=asked_s,
         desired=desired,
         weights=tuple(weights_of(model, profile) for profile in profiles),
         max_per_node=model.max_per_node,
@@ -137,13 +141,13 @@ def requests(
     draft: Draft, catalog: Catalog, wording: Wording, crashing: frozenset[NodeId] = frozenset()
 ) -> list[Request]:
     """Every model's request; of many the count is 0. `crashing`: nodes that are left out."""
-    return [_expected(draft, wording, model, crashing) for model in catalog.models]
+    return [_expected(draft, catalog, wording, model, crashing) for model in catalog.models]
 
 
 _MET: Latest[tuple[str, ModelName, int], Request] = Latest(20_000)
 
 
-def _expected(draft: Draft, wording: Wording, model: Model, crashing: frozenset[NodeId]) -> Request:
+def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, crashing: frozenset[NodeId]) -> Request:
     wanted = max(0, demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model))
     version = rolling.version(draft, model)
     mine = draft.of_model(model.name)
@@ -164,7 +168,7 @@ def _expected(draft: Draft, wording: Wording, model: Model, crashing: frozenset[
     failed = attempts.open_failures(failures)
     due = sum(1 for f in failed if attempts.due_s(f) <= draft.now_s)
     count = min(missing, urgent + demand.slack(wanted), due + max(0, missing - len(failed)))
-    limit = wording.catalog.policy.max_attempts
+    limit = catalog.policy.max_attempts
     left = [profiles[n] for print_, n in current.items() if not attempts.given_up(failures, print_, limit)]
     return request_of(
         wording,
@@ -173,6 +177,7 @@ def _expected(draft: Draft, wording: Wording, model: Model, crashing: frozenset[
         count=count if left else 0,
         urgent=min(urgent, count),
         desired=wanted,
+        asked_s=demand.asked_s(draft.world, model, draft.now_s),
         avoid=frozenset(f.node for f in failures),
         never=crashing,
     )

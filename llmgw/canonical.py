@@ -19,7 +19,12 @@ def canonical_json(value: object) -> bytes:
 
 def digest(value: object, size: int = 16) -> str:
     """Hex BLAKE2b of the canonical JSON of `value`; `size` in bytes."""
-    return hashlib.blake2b(canonical_json(value), digest_size=size).hexdigest()
+    return digest_of(canonical_json(value), size)
+
+
+def digest_of(written: bytes, size: int = 16) -> str:
+    """The same for a value that is written already."""
+    return hashlib.blake2b(written, digest_size=size).hexdigest()
 
 
 def item_number(kind: str, value: object) -> int:

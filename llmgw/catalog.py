@@ -6,10 +6,11 @@ refused. Absent fields have the defaults shown, and writing a default out change
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
+from operator import itemgetter
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from pydantic import (
 
 from llmgw import canonical
 from llmgw.ids import ModelName, NodeId, PoolName, RouterId
+from llmgw.memo import Latest
 from llmgw.memory import format_mib, parse_mib
 from llmgw.wire import DeviceNaming
 
@@ -228,7 +230,7 @@ class Replicas(Part):
     """How many replicas: between the bounds the count is moved by wake, idle and `scale`."""
 
     min: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
-    """Kept running always; 0 lets the model sleep."""
+    """Kept running always; 0 lets the model sleep. Lowered to 0, one replica stays for `idle_timeout_s` without use."""
     max: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Never more than this. Absent: the larger of `min` and 1."""
 
@@ -339,6 +341,9 @@ class Profile(Part):
         return self
 
 
+ASLEEP_TIMEOUT_S = 86_400.0
+
+
 class Idle(StrEnum):
     """What becomes of a model's last replica when nobody uses it."""
 
@@ -376,6 +381,10 @@ class Model(Part):
     """After this long without use, replicas above `min` stop. Absent: never."""
     idle: Idle = Idle.STOP
     """`sleep`: then the engine sleeps where it is, and wakes within seconds (vLLM; docs/engines.md)."""
+    sleep_level: Annotated[Count, Field(ge=1, le=2)] = 1
+    """With `idle: sleep`. 1: the weights stay in main memory. 2: they are dropped, and read again at the wake."""
+    asleep_timeout_s: Annotated[Seconds, Field(ge=1)] = ASLEEP_TIMEOUT_S
+    """With `idle: sleep`: what has slept so long without being asked for is stopped, as without it."""
     canary: Canary | None = None
     """Try a changed version on few replicas first. Absent: it rolls through at once."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
@@ -389,6 +398,8 @@ class Model(Part):
     def _may_fall_asleep(self) -> "Model":
         if self.idle is Idle.SLEEP and (self.replicas.min or not self.replicas.max or self.idle_timeout_s is None):
             raise ValueError("idle: sleep is for models with an idle_timeout_s and replicas {min: 0, max: 1} or more")
+        if self.idle is not Idle.SLEEP and (self.sleep_level != 1 or self.asleep_timeout_s != ASLEEP_TIMEOUT_S):
+            raise ValueError("sleep_level and asleep_timeout_s are for models with idle: sleep")
         return self
 
 
@@ -446,33 +457,59 @@ class Catalog(Part):
         """The model called `name` (not an alias), or None."""
         return next((m for m in self.models if m.name == name), None)
 
-    @cached_property
-    def plainly(self) -> Mapping[str, Any]:
-        """See `plain`."""
-        raw: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        for section, key in (("pools", "name"), ("nodes", "id"), ("routers", "id"), ("models", "name")):
-            if section in raw:
-                raw[section].sort(key=lambda item, key=key: item[key])
-        for model in raw.get("models", ()):
-            if "aliases" in model:
-                model["aliases"].sort()
-        return raw
+
+LISTS = {"pools": "name", "nodes": "id", "routers": "id", "models": "name"}
+"""Lists of a catalog whose order means nothing, by what names an item."""
 
 
 def plain(catalog: Catalog) -> Mapping[str, Any]:
     """`catalog` as JSON types, defaults left out; the same content in any order gives the same value.
 
-    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here. Made once for a
-    catalog, which never changes: nobody may change what this gives either.
+    The order of pools, nodes, routers, models and aliases means nothing, so they are sorted here.
     """
-    return catalog.plainly
+    raw: dict[str, Any] = _rest(catalog)
+    for section, name in LISTS.items():
+        if parts := getattr(catalog, section):
+            raw[section] = sorted(map(_plain_part, parts), key=itemgetter(name))
+    return raw
+
+
+def _rest(catalog: Catalog) -> dict[str, Any]:
+    """What is in no list, as JSON types."""
+    return catalog.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(LISTS))
 
 
 def catalog_digest(catalog: Catalog) -> str:
     """32 hex digits naming the content. `allow_removals`, key order and written-out defaults do not matter."""
-    return canonical.digest({key: value for key, value in plain(catalog).items() if key != "allow_removals"})
+    return canonical.digest_of(_canonical(catalog, {"allow_removals"}))
 
 
 def catalog_bytes(catalog: Catalog) -> int:
     """Size of the catalog's canonical JSON, as the limits count it."""
-    return len(canonical.canonical_json(plain(catalog)))
+    return len(_canonical(catalog))
+
+
+_WRITTEN: Latest[tuple[str, str], tuple[str, bytes]] = Latest(20_000)
+"""Per section and name: the name again, and the canonical JSON of `plain` for this part alone."""
+
+
+def _canonical(catalog: Catalog, without: Collection[str] = ()) -> bytes:
+    """`canonical.canonical_json(plain(catalog))`; parts that another catalog had too are not written again."""
+    rest = {key: value for key, value in _rest(catalog).items() if key not in without}
+    sections = {key: canonical.canonical_json(value) for key, value in rest.items()}
+    for section, name in LISTS.items():
+        if parts := getattr(catalog, section):
+            written = sorted((_written(section, getattr(part, name), part) for part in parts), key=itemgetter(0))
+            sections[section] = b"[%b]" % b",".join(text for _, text in written)
+    return b"{%b}" % b",".join(b"%b:%b" % (canonical.canonical_json(key), sections[key]) for key in sorted(sections))
+
+
+def _written(section: str, name: str, part: Part) -> tuple[str, bytes]:
+    return _WRITTEN.get((section, name), (part,), lambda: (name, canonical.canonical_json(_plain_part(part))))
+
+
+def _plain_part(part: Part) -> Mapping[str, Any]:
+    raw: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if "aliases" in raw:
+        raw["aliases"].sort()
+    return raw

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmgw.canonical import canonical_json
-from llmgw.catalog import Catalog, EngineExtension, Model, Node, Part, Policy, Pool, Profile, Router, plain
+from llmgw.catalog import LISTS, Catalog, EngineExtension, Model, Node, Part, Policy, Pool, Profile, Router, plain
 
 _MAX_VALUE_CHARS = 80
 
@@ -48,8 +48,8 @@ class Difference:
 
 def differences(old: Catalog | None, new: Catalog) -> tuple[Difference, ...]:
     """What `new` changes in `old`, in a stable order; everything is added when there was none."""
-    before = plain(old) if old is not None else {}
-    after = plain(new)
+    before = plain(_without_same(old, new)) if old is not None else {}
+    after = plain(_without_same(new, old))
     return (
         *_moved_aliases(before, after),
         *_things(Model, "model", _models(before), _models(after)),
@@ -59,6 +59,15 @@ def differences(old: Catalog | None, new: Catalog) -> tuple[Difference, ...]:
         *_things(EngineExtension, "engine", before.get("engines", {}), after.get("engines", {})),
         *_fields(Policy, "policy", "", before.get("policy", {}), after.get("policy", {})),
     )
+
+
+def _without_same(catalog: Catalog, other: Catalog | None) -> Catalog:
+    """Without the parts that are the very same value in `other`: most, where a catalog is an edit of another."""
+    if other is None:
+        return catalog
+    same = {section: set(map(id, getattr(other, section))) for section in LISTS}
+    differ = {section: tuple(p for p in getattr(catalog, section) if id(p) not in same[section]) for section in LISTS}
+    return catalog.model_copy(update=differ)
 
 
 Plain = Mapping[str, Any]

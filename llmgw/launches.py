@@ -47,11 +47,19 @@ def fingerprints(catalog: Catalog) -> Fingerprints:
     if kept is not None and kept[0] is catalog:
         _KEPT.move_to_end(id(catalog))
         return kept[1]
-    made = Fingerprints({model.name: _of(model, catalog) for model in catalog.models})
+    made = Fingerprints({model.name: _known_of(model, catalog) for model in catalog.models})
     _KEPT[id(catalog)] = (catalog, made)
     while len(_KEPT) > _MAX_KEPT:
         _KEPT.popitem(last=False)
     return made
+
+
+_OF: Latest[ModelName, dict[Fingerprint, int]] = Latest(20_000)
+
+
+def _known_of(model: Model, catalog: Catalog) -> dict[Fingerprint, int]:
+    """Of a model in a catalog that has much in common with the one before."""
+    return _OF.get(model.name, (model, catalog.engines), lambda: _of(model, catalog))
 
 
 def _of(model: Model, catalog: Catalog) -> dict[Fingerprint, int]:

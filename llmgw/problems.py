@@ -39,6 +39,8 @@ class Finding:
     what: str
     mend: str
     severity: Severity = Severity.ERROR
+    first: Path | None = None
+    """Where the same thing stands first, of which this one is too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,13 @@ def placed(finding: Finding, lines: Lines) -> Problem:
     """`finding` with the position of its path, or of the nearest part around it that has one."""
     position = position_of(finding.at, lines)
     line, column = position if position is not None else (None, None)
-    return Problem(path_text(finding.at), finding.what, finding.mend, finding.severity, line, column)
+    what = finding.what if finding.first is None else f"{finding.what}; first as {_place(finding.first, lines)}"
+    return Problem(path_text(finding.at), what, finding.mend, finding.severity, line, column)
+
+
+def _place(path: Path, lines: Lines) -> str:
+    position = position_of(path, lines)
+    return path_text(path) + (f", line {position.line}" if position is not None else "")
 
 
 def position_of(path: Path, lines: Lines) -> Position | None:

@@ -57,6 +57,11 @@ class RouterKind:
     usage: str = ""
     fencing: str = ""
 
+    @property
+    def holds_everything(self) -> bool:
+        """Nothing that a table says is lost on it."""
+        return all((self.weights, self.levels >= ANY_LEVELS, self.aliases, self.renames, self.states, self.names))
+
 
 _STATE_FILE = Setting(
     "state", "file where the workers keep what they told it; default: beside the file they write", is_path=True
@@ -113,7 +118,7 @@ _ROWS = (
         ("http", "https"),
         "base URL of its admin interface",
         (
-            Setting("directory", "watched directory of cds.yaml, rds.yaml and one EDS file per model", True, True),
+            Setting("directory", "watched directory of cds.json, rds.json and one EDS file per model", True, True),
             _ACTIVATOR,
             _CHECK_EVERY,
             _STATE_FILE,
@@ -264,7 +269,7 @@ def _form(row: RouterKind) -> str:
 def limits(kind: str, models: Iterable[TableModel], endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
     """What of this table a router of `kind` cannot express, in sentences; empty where it holds everything."""
     row = kind_of(kind)
-    if not row.carries_traffic:
+    if not row.carries_traffic or row.holds_everything:
         return ()
     models, endpoints = tuple(models), tuple(endpoints)
     return tuple(filter(None, (check(row, models, endpoints) for check in _CHECKS)))

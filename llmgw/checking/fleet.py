@@ -138,8 +138,25 @@ def may_run_on(profile: Profile, node: Node) -> bool:
 
 def _limits(catalog: Catalog) -> Iterator[Finding]:
     """What of the models' routes a declared router cannot express."""
-    models = [TableModel(name=m.name, aliases=m.aliases, state=ModelState.READY) for m in catalog.models]
-    endpoints = [
+    kinds = {router.kind for router in catalog.routers}
+    limits = {kind: router_kinds.limits(kind, _rows(catalog), _endpoints(catalog)) for kind in kinds}
+    for i, router in enumerate(catalog.routers):
+        for limit in limits[router.kind]:
+            yield Finding(
+                ("routers", i),
+                f"{router.id} ({router.kind}) {limit}",
+                "is that good enough? docs/routers.md says what each kind can",
+                Severity.WARNING,
+            )
+
+
+def _rows(catalog: Catalog) -> Iterator[TableModel]:
+    return (TableModel(name=m.name, aliases=m.aliases, state=ModelState.READY) for m in catalog.models)
+
+
+def _endpoints(catalog: Catalog) -> Iterator[Endpoint]:
+    """One for each profile, as routers would be told it."""
+    return (
         Endpoint(
             id=ReplicaId(profile.name),
             url="",
@@ -151,15 +168,7 @@ def _limits(catalog: Catalog) -> Iterator[Finding]:
         )
         for model in catalog.models
         for profile in model.profiles
-    ]
-    for i, router in enumerate(catalog.routers):
-        for limit in router_kinds.limits(router.kind, models, endpoints):
-            yield Finding(
-                ("routers", i),
-                f"{router.id} ({router.kind}) {limit}",
-                "is that good enough? docs/routers.md says what each kind can",
-                Severity.WARNING,
-            )
+    )
 
 
 def _never_fits(profile: Profile, catalog: Catalog, places: _Places) -> str | None:

@@ -5,6 +5,8 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 
 from llmgw.catalog import MAX_FLEET_NAMES_CHARS, MAX_MODEL_NAMES_CHARS, MAX_NAME_CHARS
 from llmgw.checking.raw import EACH, parts, text, texts
@@ -56,6 +58,7 @@ def public_names(sent: Sent) -> Iterator[Finding]:
     yield from _look_alike(claimed, lines)
 
 
+@lru_cache(maxsize=8192)
 def unusable(name: str) -> str | None:
     """Why `name` cannot be a model's public name, or None. `/ : .`, capitals and non-ASCII letters are fine."""
     return next((reason for fails, reason in _NAME_RULES if fails(name)), None)
@@ -165,34 +168,36 @@ _UNIQUE = (
 
 
 def duplicate_ids(sent: Sent) -> Iterator[Finding]:
-    """Pools, nodes, routers, profiles and ports that are there twice; URLs that two nodes or two routers share."""
-    raw, lines = sent.raw, sent.lines
+    """Pools, nodes and routers that are there twice; URLs that two of nodes and routers share."""
     for kind, pattern, key in _UNIQUE:
-        yield from _repeated(kind, texts(raw, *pattern, key), lines)
-    for owner, model in parts(raw, "models", EACH):
-        yield from _repeated("profile", texts(model, "profiles", EACH, "name", at=owner), lines)
+        yield from _repeated(kind, texts(sent.raw, *pattern, key))
+    urls = texts(sent.raw, "nodes", EACH, "url"), texts(sent.raw, "routers", EACH, "url")
+    yield from _repeated("URL", ((at, _address(url)) for at, url in chain(*urls)))
+
+
+def duplicates_in_models(sent: Sent) -> Iterator[Finding]:
+    """Profiles of a model, and ports of a profile, that are there twice."""
+    for owner, model in parts(sent.raw, "models", EACH):
+        yield from _repeated("profile", texts(model, "profiles", EACH, "name", at=owner))
         for at, profile in parts(model, "profiles", EACH, at=owner):
-            yield from _repeated("port", texts(profile, "ports", EACH, at=at), lines)
-    for section in ("nodes", "routers"):
-        urls = ((at, _without_user(url.rstrip("/").casefold())) for at, url in texts(raw, section, EACH, "url"))
-        yield from _repeated("URL", urls, lines)
+            yield from _repeated("port", texts(profile, "ports", EACH, at=at))
 
 
-def _without_user(url: str) -> str:
-    """`url` without a user and password: these are refused elsewhere, and must not be quoted."""
-    return re.sub(r"//[^/]*@", "//", url)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
-def _repeated(kind: str, found: Iterable[tuple[Path, str]], lines: Lines) -> Iterator[Finding]:
+def _address(url: str) -> str:
+    """`url` in one spelling: scheme and host in lower case, no default port, no slash at its end. Without a user and
+    password: these are refused elsewhere, and must not be quoted."""
+    scheme, slashes, rest = re.sub(r"//[^/]*@", "//", url.strip()).partition("://")
+    host, slash, path = rest.partition("/")
+    scheme, host = scheme.casefold(), host.casefold()
+    return f"{scheme}{slashes}{host.removesuffix(_DEFAULT_PORTS.get(scheme, '/'))}{slash}{path}".rstrip("/")
+
+
+def _repeated(kind: str, found: Iterable[tuple[Path, str]]) -> Iterator[Finding]:
     first: dict[str, Path] = {}
     for at, value in found:
-        if value not in first:
-            first[value] = at
-            continue
-        place = position_of(first[value], lines)
-        line = f", line {place.line}" if place else ""
-        yield Finding(
-            at,
-            f"the {kind} {quoted(value)} is there twice; first as {path_text(first[value])}{line}",
-            "take one of them out, or give it another one",
-        )
+        if first.setdefault(value, at) is not at:
+            what = f"the {kind} {quoted(value)} is there twice"
+            yield Finding(at, what, "take one of them out, or give it another one", first=first[value])

@@ -21,6 +21,16 @@ class Devices:
     kind: str | None = None
     memory: str | None = None
     claim: str | None = None
+    part: float | None = None
+    """The share of each device's memory that was asked for; a claim follows from it where that memory is known."""
+    mib: int | None = None
+    """So much of each device's memory was asked for."""
+    at: Path = ()
+    """Where the share is asked for."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.part is not None or self.mib is not None
 
     def plain(self) -> dict[str, object]:
         return _given(count=self.count, kind=self.kind, memory=self.memory, claim=self.claim)
@@ -105,6 +115,8 @@ class ModelDraft:
     group: str | None = None
     """Keeps apart from other models of this group."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sleep_level: int | None = None
+    """At which it sleeps in place of being stopped; None: it is stopped."""
 
     def plain(self, aliases: tuple[str, ...]) -> dict[str, object]:
         replicas: object = self.least if self.least == self.most else {"min": self.least, "max": self.most}
@@ -116,6 +128,8 @@ class ModelDraft:
                 priority=self.priority,
                 exclusive_group=self.group,
                 idle_timeout_s=self.idle_timeout_s,
+                idle="sleep" if self.sleep_level else None,
+                sleep_level=self.sleep_level if self.sleep_level != 1 else None,
                 metadata=dict(self.metadata),
             ),
             "profiles": [profile.plain(name) for name, profile in zip(self._names(), self.profiles, strict=True)],

@@ -20,6 +20,9 @@ from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
 from llmgw.weights import unusable_source
 
+ABLE_TO_SLEEP = (
+    "it is put to sleep only where its model says `idle: sleep`, with an idle_timeout_s and replicas {min: 0, max: 1}"
+)
 NOT_EXPANDED = "nothing would expand it: write the value itself into the catalog"
 A_TEMPLATE = "it is a template that was not filled in"
 
@@ -82,6 +85,8 @@ class Launch:
     secrets: dict[str, str] = field(default_factory=dict)
     pinned: int | None = None
     """How many devices it was pinned to."""
+    kind: str | None = None
+    """What kind of device it was pinned to."""
 
     def read(self, args: Sequence[tuple[str, Path]]) -> None:
         """Take over arguments, each with the place that names it."""
@@ -156,7 +161,7 @@ class Launch:
             return None
         if stated is None and self.pinned is None:
             self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
-        return Devices(count, kind, memory)
+        return Devices(count, self.kind or kind, memory)
 
     def _pin(self, name: str, value: str, at: Path, *, alone: bool) -> None:
         listed = [item for item in value.split(",") if item.strip()]
@@ -166,6 +171,9 @@ class Launch:
             self.account.uncarry(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
         self.account.change(at, f"the plane chooses the devices: {how_many}", name)
+        if any(item.strip().startswith("MIG-") for item in listed):
+            self.pinned, self.kind = 1, "mig"
+            self.account.lose(at, "of which size, its name does not say: any slice (MIG); write its kind", name)
 
     def lose(self, given: Given, why: str) -> None:
         self._lose(given.places, why, given.option.flag, alone=given.alone)
@@ -305,6 +313,16 @@ def _chosen_devices(launch: Launch, given: Given) -> bool:
     return True
 
 
+def _able_to_sleep(launch: Launch, given: Given) -> bool:
+    """It stays, and does nothing by itself: there, too, somebody else puts the engine to sleep."""
+    if launch.row.sleep is None or flag_of(given.option.flag, launch.row) not in launch.row.sleep.args:
+        return False
+    launch.args += given.option.items
+    for at in given.places:
+        launch.account.change(at, ABLE_TO_SLEEP, "" if given.alone else given.option.flag)
+    return True
+
+
 RULES: tuple[Rule, ...] = (
     _end_of_options,
     _owned,
@@ -312,6 +330,7 @@ RULES: tuple[Rule, ...] = (
     _weights_to_fill_in,
     _not_to_be_filled,
     _chosen_devices,
+    _able_to_sleep,
     _weights_first,
     _weights_named,
 )

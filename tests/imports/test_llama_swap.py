@@ -3,7 +3,7 @@
 import pytest
 
 from llmgw.importing.account import Fate
-from llmgw.importing.importer import Imported, imported
+from llmgw.importing.importer import Imported, Refused, imported
 from tests.imports.files import PORT, accepted, changed, lost, models, of, profile
 
 
@@ -47,6 +47,37 @@ def test_llama_swap_s_macros_are_put_in_and_nested_ones_too() -> None:
 def test_llama_swap_s_ttl_of_minus_one_inherits_and_of_zero_is_never(ttl: str, expected: int | None) -> None:
     found = of("llama-swap", f"{{globalTTL: 900, models: {{m: {{cmd: llama-server -m /m.gguf, {ttl}}}}}}}")
     assert models(found)["m"].get("idle_timeout_s") == expected
+
+
+def test_sleep_in_place_of_a_stop_is_carried_over_for_what_can_sleep_and_is_idle_for_a_time() -> None:
+    found = of(
+        "llama-swap",
+        """
+        models:
+          deep:
+            cmd: vllm serve org/m --port ${PORT} --enable-sleep-mode
+            ttl: 60
+            sleepMode: enable
+            sleepEndpoints: [{endpoint: "/sleep?level=2", method: POST}]
+            wakeEndpoints: [{endpoint: /wake_up}, {endpoint: /collective_rpc, body: '{"method": "reload_weights"}'}]
+          light: {cmd: "vllm serve org/n --port ${PORT}", ttl: 60, sleepEndpoints: [{endpoint: "/sleep?level=1"}]}
+          ever: {cmd: "vllm serve org/o --port ${PORT}", sleepEndpoints: [{endpoint: "/sleep?level=1"}]}
+          other: {cmd: llama-server -m /m.gguf, ttl: 60, sleepEndpoints: [{endpoint: /sleep}]}
+          plain: {cmd: "vllm serve org/p --port ${PORT}", ttl: 60, wakeEndpoints: [{endpoint: /wake_up}]}
+        """,
+    )
+    told = {name: (model.get("idle"), model.get("sleep_level")) for name, model in models(found).items()}
+    assert told == {
+        "deep": ("sleep", 2),
+        "light": ("sleep", None),
+        "ever": (None, None),
+        "other": (None, None),
+        "plain": (None, None),
+    }
+    assert changed(found, "sleepEndpoints", "`idle: sleep`")
+    assert changed(found, "--enable-sleep-mode", "only where its model says `idle: sleep`")
+    assert lost(found, "sleepEndpoints", "what is idle for its ttl")
+    assert lost(found, "wakeEndpoints", "no endpoint")
 
 
 def test_a_name_that_two_models_claim_stays_with_the_first_and_each_loss_names_both() -> None:
@@ -291,3 +322,9 @@ def test_what_a_group_does_to_others_is_told_as_lost() -> None:
     found = of("llama-swap", f"models: {SERVERS}\ngroups: {groups}")
     assert lost(found, "groups.g.exclusive")
     assert lost(found, "groups.g.persistent", "replicas: {min: 1}")
+
+
+def test_a_list_of_repositories_is_refused_as_what_it_is() -> None:
+    found = imported("llama-swap", {"commands": {"default": "vllm serve ${model}"}, "models": ["org/a", "org/b"]})
+    assert isinstance(found, Refused)
+    assert "does not say how each is launched" in found.finding.what
