@@ -353,16 +353,25 @@ class Pool:
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
-        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        fact = node_seen(NodeId(stream.name), report)
+        stream.complaints.hear(fact.problems)
         stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
             stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, fact)
+            self._tell_node(stream, fact, alone=False)
             return
         known = self._facts.get(("seen", target))
-        if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
-            self._tell("seen", target, fact)
+        words = {"revision": fact.revision, "problems": fact.problems}
+        if known is None or known[1].model_copy(update=words) != fact:
+            self._tell_node(stream, fact, alone=False)
+        elif stream.complaints.is_due(self.clock()):
+            self._tell_node(stream, fact, alone=True)
+
+    def _tell_node(self, stream: _Stream, fact: NodeSeen, *, alone: bool) -> None:
+        """`alone`: only what its agent complains of is new."""
+        stream.complaints.note_told(self.clock(), alone=alone)
+        self._tell("seen", stream.target.id, fact)
 
     def _router(self, stream: _Stream, state: RouterState) -> None:
         stream.instance, stream.revision = state.instance, state.revision
@@ -387,8 +396,8 @@ class Pool:
         for stream in self._streams.values():
             fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
             if isinstance(fact, NodeSeen):
-                told = stream.complaints.hear_again(now)
-                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
+                fresh = fact.model_copy(update={"problems": stream.complaints.newest})
+                self._tell_node(stream, fresh, alone=True)
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""

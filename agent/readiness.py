@@ -1,7 +1,7 @@
 """Whether an engine serves: what to ask it, what its answers mean, and when to ask again.
 
 Ready = the model is *listed* under its served name: a health page that answers 200 has been seen while another
-model, or none, was served. Asking never counts as use. It changes no state; `agent.replica` does.
+model, or none, was served. Asking never counts as use. It changes no state; `agent.watching` does.
 """
 
 import asyncio

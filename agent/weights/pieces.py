@@ -131,8 +131,9 @@ class FromWeb:
             if not goes_on:
                 _forget(piece.part, have, grown)
             _keep_validator(piece.part, answer)
-            with piece.part.open("ab" if goes_on else "wb") as file:
-                for chunk in answer.iter_raw(_CHUNK):
+            # Chunks as they come: gathered ones would be lost with the connection. The file gathers, and keeps.
+            with piece.part.open("ab" if goes_on else "wb", buffering=_CHUNK) as file:
+                for chunk in answer.iter_raw():
                     file.write(chunk)
                     grown(len(chunk))
                 file.flush()
