@@ -16,7 +16,8 @@ from router.counts import Counts, taken
 from router.description import describe
 from router.disk import Disk
 from router.metrics import CONTENT_TYPE, Count, Metrics
-from router.proxy import PATHS, SIDE_DOOR, Hold, Proxy
+from router.paths import PATHS
+from router.proxy import SIDE_DOOR, Hold, Proxy
 from router.settings import Settings
 from router.sockets import to_engine
 from router.state import StateStream

@@ -35,13 +35,12 @@ from router.asks import is_waking
 from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
+from router.form import FORM, FormField, find_model_in_form
 from router.headers import REQUEST_ID, to_client, to_endpoint
+from router.paths import PATHS
 from router.routing import Candidate, Route, listed
 from router.traffic import ModelCounts, Traffic
 from router.uses import Use
-
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
-"""Whatever is a POST of a JSON object with a `model`, and answered by an engine under the same path."""
 
 SIDE_DOOR = "/for/{whom}"
 """The same paths below an address of its own for each sleeping model: some routers know one model by one address."""
@@ -117,7 +116,7 @@ class _Outbound:
 
     path: str
     headers: CIMultiDict[str]
-    model: ModelField
+    model: ModelField | FormField
     body: bytes
 
     def for_endpoint(self, candidate: Candidate) -> tuple[URL, bytes | io.BytesIO]:
@@ -202,7 +201,8 @@ class Proxy:
             return answers.too_large(self._max_body_bytes)
         except web.RequestPayloadError:
             return answers.unreadable()
-        model = find_model(body)
+        kind = request.headers.get("Content-Type", "")
+        model = find_model_in_form(body, kind) if request.content_type == FORM else find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
         headers = to_endpoint(request.headers, keep_authorization=self._gate.open)
