@@ -42,6 +42,13 @@ class Stub:
         self.running -= 1
         return response
 
+    async def transcribe(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        if form.get("model") != self.model or "file" not in form:
+            return web.json_response({"error": {"message": f"no model {form.get('model')!r}", "code": 404}}, status=404)
+        self.taken += 1
+        return web.json_response({"text": self.id})
+
     def _answer(self, kind: str) -> dict[str, object]:
         message = {"role": "assistant", "content": self.id}
         choice = {"index": 0, "message": message, "delta": message, "finish_reason": "stop"}
@@ -72,6 +79,7 @@ async def engine(id_: str, model: str = "m") -> AsyncIterator[Stub]:
     app.add_routes(
         [
             web.post("/v1/chat/completions", stub.chat),
+            web.post("/v1/audio/transcriptions", stub.transcribe),
             web.get("/v1/models", stub.list_models),
             web.get("/health", _healthy),
             web.get("/metrics", stub.metrics),
