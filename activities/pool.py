@@ -21,11 +21,14 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.complaints import Complaints
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
+from llmgw import alike
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.observation import (
     NodeSeen,
@@ -36,18 +39,12 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-AT_ONCE = 3
-"""Observations that may follow each other at once after quiet (a request, the engine that it waits for, and its end);
-beyond that they are WINDOW_S apart, and what changes meanwhile comes in one."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -71,23 +68,6 @@ def identity() -> str:
 
 
 @dataclass
-class Pace:
-    """How soon the next observation may leave: a bucket of AT_ONCE, of which one comes back each WINDOW_S."""
-
-    left: float = AT_ONCE
-    at_s: float = float("-inf")
-
-    def wait_s(self, now_s: float) -> float:
-        return max(0.0, 1.0 - self._left(now_s)) * WINDOW_S
-
-    def take(self, now_s: float) -> None:
-        self.left, self.at_s = max(0.0, self._left(now_s) - 1.0), now_s
-
-    def _left(self, now_s: float) -> float:
-        return min(AT_ONCE, self.left + (now_s - self.at_s) / WINDOW_S)
-
-
-@dataclass
 class _Stream:
     """One target's stream: what was last heard, and when on the pool's clock."""
 
@@ -100,6 +80,9 @@ class _Stream:
     inventory: Inventory | None = None
     boot: str = ""
     failures: int = 0
+    complaints: Complaints = field(default_factory=Complaints)
+    since: Mapping[ReplicaId, float] = field(default_factory=dict)
+    """When each replica came into the state it was last reported in, on the pool's clock."""
 
     @property
     def name(self) -> str:
@@ -126,10 +109,13 @@ class Pool:
         self._facts: dict[tuple[str, str], tuple[int, Fact]] = {}
         self._inventory_seq: dict[str, int] = {}
         self._inventory_told: dict[str, int] = {}
+        self._ages_told: dict[str, int] = {}
         """Of the present reader, who began at 0: with which cursor it asked when the inventory was last told."""
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
+        self._echo = 0
+        """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
         self._pace = Pace()
@@ -174,29 +160,39 @@ class Pool:
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
-        if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits for the news that follow.
-            self._pressing.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
+        await self._more_than_echoes(cursor)
         await asyncio.sleep(self._pace.wait_s(self.clock()))
         self._pace.take(self.clock())
         return self._part(cursor)
+
+    async def _more_than_echoes(self, cursor: int) -> None:
+        """What only our own commands made visible waits for the news that follow, but not for ever."""
+        began_s = self.clock()
+        while self._urgent <= cursor:
+            limit_s = ECHO_S if self._echo > cursor else TABLE_ECHO_S
+            if (left_s := began_s + limit_s - self.clock()) <= 0:
+                return
+            self._pressing.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pressing.wait(), left_s)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
         if cursor == 0:
             self._inventory_told.clear()
+            self._ages_told.clear()
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_inventory(target, fact, cursor)
+            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
             taken.append(part)
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
+            if isinstance(part, NodeSeen):
+                self._ages_told.setdefault(target, cursor)
             reached = seq
         more = len(taken) < len(due)
         return Observation(
@@ -219,14 +215,28 @@ class Pool:
             return fact
         return fact.model_copy(update={"inventory": self._streams[target].inventory})
 
+    def _with_ages(self, target: str, fact: Fact, cursor: int) -> Fact:
+        """How long each replica has been in its state travels with the first that is told of a node: a workflow that
+        begins anew remembers none of it."""
+        if not isinstance(fact, NodeSeen) or self._ages_told.get(target, cursor) < cursor:
+            return fact
+        since, now_s = self._streams[target].since, self.clock()
+        ages_s = tuple(max(0, int(now_s - since.get(row.replica, now_s))) for row in fact.replicas)
+        return fact.model_copy(update={"ages_s": ages_s}) if any(ages_s) else fact
+
     def _tell(self, kind: str, target: str, fact: Fact) -> None:
         known = self._facts.get((kind, target))
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
-        if not is_echo(known[1] if known is not None else None, fact):
+        before = known[1] if known is not None else None
+        if not is_echo(before, fact):
             self._urgent = self._seq
-            self._pressing.set()
+        elif not is_taken_table(before, fact):
+            self._echo = self._seq
+        else:
+            return
+        self._pressing.set()
 
     # --- one stream ---
 
@@ -314,12 +324,13 @@ class Pool:
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
+        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
-            stream.inventory, stream.boot = report.inventory, report.boot_id
+            stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, node_seen(NodeId(stream.name), report))
+            self._tell("seen", target, fact)
             return
-        fact = node_seen(NodeId(stream.name), report)
         known = self._facts.get(("seen", target))
         if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
             self._tell("seen", target, fact)
@@ -340,6 +351,15 @@ class Pool:
             self._ran_s += min(LONGEST_TICK_S, now - self._ticked_s)
             self._ticked_s = now
             self.judge_silence()
+            self.tell_complaints(now)
+
+    def tell_complaints(self, now: float) -> None:
+        """What agents say is wrong with their nodes, where telling it had to wait."""
+        for stream in self._streams.values():
+            fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
+            if isinstance(fact, NodeSeen):
+                told = stream.complaints.hear_again(now)
+                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""

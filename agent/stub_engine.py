@@ -77,8 +77,11 @@ class Stub:
             while (request := await _read_request(reader)) is not None:
                 if self.hangs:
                     await asyncio.Event().wait()
-                await self._answer(writer, *request)
+                method, path, body, last = request
+                await self._answer(writer, method, path, body)
                 await writer.drain()
+                if last:
+                    break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -215,18 +218,20 @@ class Stub:
         )
 
 
-async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
-    """(method, path with query, body); None at the end of the connection."""
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes, bool] | None:
+    """(method, path with query, body, whether it is the last one); None at the end of the connection."""
     head = await reader.readline()
     if not head:
         return None
     method, target, _ = head.decode().split(" ", 2)
-    length = 0
+    length, last = 0, False
     while (line := await reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode().partition(":")
         if name.lower() == "content-length":
             length = int(value)
-    return method, target, await reader.readexactly(length)
+        elif name.lower() == "connection":
+            last = value.strip().lower() == "close"
+    return method, target, await reader.readexactly(length), last
 
 
 def _send(writer: asyncio.StreamWriter, status: int, body: object, kind: str = "application/json") -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from cli.failures import TIMED_OUT, CommandError, meaning
+from cli.output import warn
 from cli.outside import Session
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
@@ -17,6 +18,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 QUERY_LIMIT_S = 10.0
+PATIENCE_S = 3.0
+"""After so long without an answer it is said that one is waited for."""
 POLL_S = 65.0
 """A worker asks for work again after a minute at the latest: silent for longer, it is gone."""
 
@@ -33,9 +36,12 @@ class Plane:
 
     async def raw(self, query: str, *args: object) -> Any:
         """One answer as JSON types. `CommandError` when no worker gives one."""
+        asked = asyncio.ensure_future(self._fleet.query(query, *args))
+        done, _ = await asyncio.wait([asked], timeout=PATIENCE_S)
+        if not done:
+            warn(f"fleet {self._fleet.name} has not answered for {PATIENCE_S:g} s; waiting up to {QUERY_LIMIT_S:g} s")
         try:
-            async with asyncio.timeout(QUERY_LIMIT_S):
-                return await self._fleet.query(query, *args)
+            return await asyncio.wait_for(asked, QUERY_LIMIT_S - PATIENCE_S)
         except TimeoutError:
             raise await self._silence() from None
 
@@ -47,6 +53,15 @@ class Plane:
             pages.append(await self.one(query, answer, *args, page))
             page = getattr(pages[-1], "next_page", None)
         return tuple(pages)
+
+    async def polls(self) -> Mapping[str, float]:
+        """Seconds since each worker last asked for the fleet's work; nothing where Temporal does not tell."""
+        from temporalio.service import RPCError  # late, for a quick `llmgw --help`
+
+        try:
+            return await self._fleet.workers()
+        except RPCError:
+            return {}
 
     def past(self, most: int) -> "AsyncIterator[Run]":
         """What the fleet's workflow did, run by run, the newest first."""

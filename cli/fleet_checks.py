@@ -97,7 +97,8 @@ async def _workers(fleet: "Fleet") -> Checked:
         last = f"; {past[0][1]} was the last, {age(past[0][0])} ago" if past else ""
         what = f"none has asked for work of fleet {fleet.name} within the last minute{last}"
         return wrong("workers", what, f"llmgw worker --fleet {fleet.name}")
-    said = f"{names_shown(lately)} asked for work within the last minute"
+    shown = names_shown([f"{identity} ({age(polls[identity])} ago)" for identity in lately])
+    said = f"{shown} asked for work within the last minute"
     if past:
         ended = ", ".join(f"{identity} (last {age(age_s)} ago)" for age_s, identity in past[:4])
         return doubt("workers", f"{said}; no longer: {ended}", "it was ended, or died: start it again if it is missed")

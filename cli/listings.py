@@ -21,8 +21,6 @@ class Device(NamedTuple):
 
     node: str
     row: views.DeviceRow
-    is_open: bool = True
-    """Its node takes something new."""
 
 
 async def model_rows(plane: Plane) -> list[views.ModelRow]:
@@ -38,11 +36,7 @@ async def node_rows(plane: Plane) -> list[views.NodeRow]:
 
 
 async def _devices(plane: Plane) -> list[Device]:
-    return [Device(node.id, device, _is_open(node)) for node in await node_rows(plane) for device in node.devices]
-
-
-def _is_open(node: views.NodeRow) -> bool:
-    return node.state == "healthy" and not (node.cordoned or node.drained or node.leaving)
+    return [Device(node.id, device) for node in await node_rows(plane) for device in node.devices]
 
 
 async def _routers(plane: Plane) -> Sequence[views.RouterRow]:
@@ -99,7 +93,7 @@ REPLICAS: Sequence[Column[views.ReplicaRow]] = (
 
 
 def _free(node: views.NodeRow) -> str:
-    """Free and all devices; a node with very many tells only of the first ones."""
+    """Devices that may be used at once, of all; a node with very many tells only of the first ones."""
     free = sum(1 for device in node.devices if device.free)
     return f"{free}/{len(node.devices)}" + (f" +{node.more_devices}" if node.more_devices else "")
 
@@ -107,7 +101,9 @@ def _free(node: views.NodeRow) -> str:
 def _note(node: views.NodeRow) -> str:
     marks = [name for name in ("cordoned", "leaving") if getattr(node, name)]
     untold = f"{counted(node.outstanding, 'command')} outstanding" if node.outstanding else ""
-    return "; ".join(part for part in (", ".join(marks), _drain(node), node.note, node.call_problem, untold) if part)
+    return "; ".join(
+        part for part in (", ".join(marks), _drain(node), node.note, *node.problems, node.call_problem, untold) if part
+    )
 
 
 def _drain(node: views.NodeRow) -> str:
@@ -135,7 +131,7 @@ NODES: Sequence[Column[views.NodeRow]] = (
 
 def _holders(device: Device) -> str:
     """Who holds it; else whether something may: on a node that takes nothing new it is only unused."""
-    unheld = ("free" if device.is_open else "unused") if device.row.free else ""
+    unheld = "free" if device.row.free else "" if device.row.problem else "unused"
     return ", ".join(device.row.holders) or unheld
 
 

@@ -7,7 +7,7 @@ import typer
 
 from cli.asking import ask
 from cli.failures import REFUSED, CommandError
-from cli.look import Look, Watch, run
+from cli.look import Watch, run
 from cli.output import AsJson, AsYaml, Form, form_of, show
 from cli.outside import Session
 from cli.teaching import told
@@ -32,13 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 def status(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
     """Show the fleet on one page: what it does, what it has, what waits and why, what happened lately."""
-    from cli.status_page import status_page  # late: views take 0.1 s
-    from llmgw import views
+    from cli.status_page import STATUS  # late: views take 0.1 s
 
-    look = Look(
-        lambda plane: plane.one("status", views.Status), status_page, lambda value: value.model_dump(mode="json")
-    )
-    run(context, look, form_of(as_json, as_yaml), watch=watch)
+    run(context, STATUS, form_of(as_json, as_yaml), watch=watch)
 
 
 def listing(name: str) -> Callable[..., None]:

@@ -1,13 +1,16 @@
 """The fleet on one page, for people: what it does, what it has, what waits and why, what was refused, what happened."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.asking import Plane
 from cli.durations import age
 from cli.listings import router_state
+from cli.look import Look
 from cli.tables import counts, word
 from cli.verdicts import held_text
 from llmgw import views
@@ -17,9 +20,25 @@ SHOWN_EVENTS = 8
 SHOWN_REFUSALS = 3
 
 
-def status_page(status: views.Status) -> RenderableType:
+class Seen(NamedTuple):
+    """What the fleet says, and seconds since each worker last asked Temporal for its work."""
+
+    status: views.Status
+    polls: Mapping[str, float]
+
+
+async def _seen(plane: Plane) -> Seen:
+    return Seen(await plane.one("status", views.Status), await plane.polls())
+
+
+def _plain(seen: Seen) -> object:
+    return {**seen.status.model_dump(mode="json"), "workers": dict(sorted(seen.polls.items()))}
+
+
+def _page(seen: Seen) -> RenderableType:
     """Sections that have nothing to say are left out."""
-    parts = [_headline(status), _facts(status)]
+    status = seen.status
+    parts = [_headline(status), _facts(seen)]
     parts += [_section(title, rows) for title, rows in _lists(status) if rows]
     return Group(*parts)
 
@@ -28,11 +47,26 @@ def _headline(status: views.Status) -> RenderableType:
     return Text.assemble((status.fleet, "bold"), "  ", word(status.phase), "  ", status.phase_text)
 
 
-def _facts(status: views.Status) -> RenderableType:
+def _facts(seen: Seen) -> RenderableType:
     grid = _grid()
-    for name, value in _fact_rows(status):
+    for name, value in _fact_rows(seen.status):
         grid.add_row(Text(name, "dim"), value)
+    if seen.status.acting or seen.polls:
+        grid.add_row(Text("worker", "dim"), Text(_workers(seen)))
     return grid
+
+
+def _workers(seen: Seen) -> str:
+    """Who observes, by its last word, and when it last asked for work: a dead one is listed until another speaks."""
+    host, colon, process = seen.status.acting.rpartition(":")
+    own = f"{process}@{host}" if colon else process
+    others = [f"{identity} {age(s)} ago" for identity, s in sorted(seen.polls.items()) if identity != own]
+    if own in seen.polls:
+        acts = f"{own} acts, asked for work {age(seen.polls[own])} ago"
+    else:
+        acts = f"{own} acted last" if others else f"{own} acts"
+    parts = (acts if seen.status.acting else "", f"also {', '.join(others[:4])}" if others else "")
+    return "; ".join(part for part in parts if part)
 
 
 def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
@@ -47,8 +81,6 @@ def _fact_rows(status: views.Status) -> Iterator[tuple[str, Text]]:
     yield "routers", counts({state: states.count(state) for state in dict.fromkeys(states)})
     if status.catalogs_note:
         yield "history", Text(status.catalogs_note)
-    if status.acting:
-        yield "worker", Text(status.acting)
 
 
 def _devices(status: views.Status) -> str:
@@ -62,7 +94,7 @@ def _lists(status: views.Status) -> Iterator[tuple[str, list[tuple[str, Text]]]]
     """Sections in the order in which an operator needs them: a title, and rows of an age and a sentence."""
     yield "Look at", [("", Text(text, "red")) for text in _alarms(status)]
     yield "Catalog held", [(age(h.age_s), Text(held_text(h.text))) for h in (status.held,) if h is not None]
-    yield "Last catalog", [("", Text(text)) for text in _last_catalog(status)]
+    yield "Last catalog", [(left, Text(text)) for left, text in _last_catalog(status)]
     more = status.waiting_total - len(status.waiting)
     said = [w for w in status.waiting if not _is_said_above(w)]
     waiting = [(age(w.age_s), Text.assemble((w.subject, "bold"), f": {_waits(w)}")) for w in said]
@@ -106,12 +138,14 @@ def _alarms(status: views.Status) -> Iterable[str]:
     return (text for text in (safe_mode, fenced, *status.warnings) if text)
 
 
-def _last_catalog(status: views.Status) -> Iterable[str]:
-    """Only when it was refused: else the generation, or the held one, says it."""
+def _last_catalog(status: views.Status) -> Iterator[tuple[str, str]]:
+    """Only when it was refused: else the generation, or the held one, says it. How long ago, where that is known."""
     last = status.last_catalog
     if last is None or last.judgement != "refused":
-        return ()
-    return (last.text or str(last.judgement), *last.problems)
+        return
+    ages_s = [r.age_s for r in status.refusals if r.problems[:1] == last.problems[:1]]
+    yield age(min(ages_s)) if ages_s else "", last.text or str(last.judgement)
+    yield from (("", problem) for problem in last.problems)
 
 
 def _is_told(status: views.Status, problems: Sequence[str]) -> bool:
@@ -139,3 +173,6 @@ def _grid() -> Table:
     grid.add_column(min_width=10, no_wrap=True)
     grid.add_column(overflow="fold")
     return grid
+
+
+STATUS = Look(_seen, _page, _plain)

@@ -230,7 +230,7 @@ class Replicas(Part):
     """How many replicas: between the bounds the count is moved by wake, idle and `scale`."""
 
     min: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
-    """Kept running always; 0 lets the model sleep."""
+    """Kept running always; 0 lets the model sleep. Lowered to 0, one replica stays for `idle_timeout_s` without use."""
     max: Annotated[Count, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Never more than this. Absent: the larger of `min` and 1."""
 

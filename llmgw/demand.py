@@ -51,6 +51,16 @@ def desired(world: World, model: Model, now_s: float) -> int:
     return min(max(count, model.replicas.min), model.replicas.max)
 
 
+def asked_s(world: World, model: Model, now_s: float) -> float:
+    """Since when it is asked for, where nothing but a wish to wake wants it; 0 where it is wanted at any rate."""
+    if model.replicas.min > 0:
+        return 0.0
+    scale = world.wishes.scales.get(model.name)
+    if scale is not None and scale.replicas > 0 and (scale.until_s is None or now_s < scale.until_s):
+        return 0.0
+    return world.wishes.wakes.get(model.name, 0.0)
+
+
 def is_met(draft: Draft, version: Version, mine: Sequence[Assignment]) -> bool:
     """Whether a model has exactly what is wanted, all of it steady and of that version: the common case, in which
     `assess` would change nothing. `mine`: all its replicas."""

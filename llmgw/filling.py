@@ -20,7 +20,7 @@ REFUSAL_PATIENCE_S = 30.0
 
 
 def fill(draft: Draft) -> None:
-    """Judge every model's replicas and place what is missing, the highest priority first."""
+    """Judge every model's replicas and place what is missing: the highest priority first, wakes in order of arrival."""
     catalog = draft.world.catalog
     models = () if catalog is None or draft.world.ending else catalog.models
     _remove(draft, {m.name for m in models})
@@ -28,7 +28,7 @@ def fill(draft: Draft) -> None:
         return
     crashing = frozenset(crashes.crashing_nodes(draft))
     ground = Ground.of(draft, catalog, crashing)
-    for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+    for model in sorted(models, key=lambda m: (-m.priority, demand.asked_s(draft.world, m, draft.now_s), m.name)):
         mine = draft.of_model(model.name)
         version = rolling.version(draft, model)
         if demand.is_met(draft, version, mine):
@@ -38,6 +38,7 @@ def fill(draft: Draft) -> None:
             _hold(draft, model, alive)
         else:
             _Filling(draft, catalog, ground, model, version, crashing).run(alive)
+            ground.turn_over(model.name)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -203,8 +204,10 @@ class _Filling:
         if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
             self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
             return False
+        if not never_begun(self.draft, assignment):
+            return False
         found = self._search(self.version, never=frozenset({assignment.node}))
-        if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
+        if isinstance(found, _NotFound):
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)

@@ -126,7 +126,7 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
         item,
         Judgement.ACCEPTED,
         text,
-        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new)),
+        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new), *_left_alone(world, after)),
         changes=changes,
     )
 
@@ -179,6 +179,17 @@ def _shadowed(world: World, new: Catalog) -> Problems:
     return (
         *(f"node {id_} was also added by an order, with other values: the catalog's count" for id_ in nodes),
         *(f"router {id_} was also added by an order, with other values: the catalog's count" for id_ in routers),
+    )
+
+
+def _left_alone(world: World, after: World) -> Problems:
+    """A router is not told to empty its table: it may have been given to another fleet, or be kept as it is."""
+    gone = sorted(members.routers(world).keys() - members.routers(after).keys())
+    held = (r for r in gone if world.table.endpoints and (facts := world.routers.get(r)) and facts.acked_revision > 0)
+    return tuple(
+        f"router {router} is told nothing more: it goes on with the table that it holds, whose engines may end. Stop "
+        "it, or send its traffic elsewhere"
+        for router in held
     )
 
 

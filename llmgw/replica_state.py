@@ -38,6 +38,8 @@ def derive(
         return ReplicaState.READY if in_table else ReplicaState.UNKNOWN
     if level is SilenceLevel.LOST:
         return ReplicaState.UNKNOWN
+    if level is SilenceLevel.SUSPECT and not in_table:
+        return ReplicaState.UNKNOWN
     if row is None:
         return ReplicaState.WAITING
     if row.asleep:

@@ -17,6 +17,12 @@ def cut(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def brief(text: str, limit: int) -> str:
+    """The first clause of `text`, and of a long one as many whole words as fit."""
+    clause = cut(text, 4 * limit).partition(";")[0]
+    return clause if len(clause) <= limit else f"{clause[:limit].rpartition(' ')[0] or clause[:limit]} …"
+
+
 def cut_list(texts: Sequence[str], most: int) -> tuple[str, ...]:
     """The first `most` of `texts`, each cut, then "and N more"."""
     shown = tuple(cut(text) for text in texts[:most])

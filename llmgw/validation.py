@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
-from llmgw.checking import by_part, characters, fleet, launches, names, secrets, structure, weights
+from llmgw.checking import by_part, characters, doubts, fleet, launches, names, secrets, structure, weights
 from llmgw.checking.by_part import Parts
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Lines, Position, Problem, Severity, placed, position_of
@@ -71,7 +71,7 @@ def check(
     found += [finding for rule in FLEET_RULES for finding in rule(sent)]
     found += by_part.findings(parts, ITEM_RULES)
     if catalog is not None and not any(finding.severity is Severity.ERROR for finding in found):
-        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
+        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog), *doubts.doubts(catalog)]
     found.sort(key=_document_order(sent.lines))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)

@@ -6,9 +6,10 @@ and nothing they derive is ever stored. Ages and durations are seconds; no page 
 
 from llmgw.showing.catalogs import CatalogPart, CatalogVersionRow, HistoryPage, catalog_part, history
 from llmgw.showing.details import fleet_table
+from llmgw.showing.devices import DeviceRow, DeviceState
+from llmgw.showing.drains import DrainRow
 from llmgw.showing.explain import Explanation, LastFailure, explain
 from llmgw.showing.fleet_rows import (
-    DeviceRow,
     ModelRow,
     ModelsPage,
     NodeRow,
@@ -23,7 +24,8 @@ from llmgw.showing.fleet_rows import (
 from llmgw.showing.happenings import EventsPage, NumberedEvent, WeightsPage, WeightsRow, events, weights
 from llmgw.showing.phases import Phase, phase
 from llmgw.showing.reports import ReportRow, ReportsPage, reports
-from llmgw.showing.status import DeviceState, DrainRow, RouterRow, RunRow, Status, status
+from llmgw.showing.router_rows import RouterRow
+from llmgw.showing.status import RunRow, Status, status
 from llmgw.showing.wires import EndpointsPage, TargetsPage, endpoints, packed_table, targets
 
 __all__ = [

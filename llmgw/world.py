@@ -218,6 +218,8 @@ class Seen:
     version: str = ""
     says: str = ""
     """The node that its agent says it is, where that is another: it refuses every command for this one."""
+    problems: tuple[str, ...] = ()
+    """What its agent says is wrong with the node itself. Only shown, never decided on."""
     at_s: float | None = None
     """Workflow time at which this revision came: the ages in it have grown since. Only shown, never decided on."""
     since: Mapping[ReplicaId, float] = field(default_factory=dict)

@@ -220,4 +220,8 @@ class Fleet:
             if isinstance(error.cause, ApplicationError) and error.cause.type == names.ASK_AGAIN:
                 return None
             raise
+        except RPCError as error:
+            if "closing" in error.message:
+                return None
+            raise
         return verdict

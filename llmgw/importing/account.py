@@ -83,28 +83,34 @@ class Account:
     def remarks(self) -> tuple[Remark, ...]:
         return tuple(remark for remark, number in self._remarks.items() if self._stands(remark.at, number))
 
-    def _touched(self) -> frozenset[Path]:
-        return self.carried | {remark.at for remark in self.remarks if remark.fate is not Fate.ASSUMED}
+    def _touched(self) -> tuple[frozenset[Path], frozenset[Path]]:
+        """Parts whose whole content is carried or told, and parts of which a piece is."""
+        told = [remark for remark in self.remarks if remark.fate is not Fate.ASSUMED]
+        pieces = frozenset(remark.at for remark in told if remark.what)
+        return self.carried | {remark.at for remark in told if not remark.what}, pieces
 
     def missed(self, raw: object) -> Iterator[Path]:
         """The largest parts of `raw` of which no rule has touched anything."""
-        touched = self._touched()
-        around = {path[:end] for path in touched for end in range(len(path))}
+        whole, pieces = self._touched()
+        around = {path[:end] for path in whole for end in range(len(path))}
+        around |= {path[:end] for path in pieces for end in range(len(path) + 1)}
         waiting: list[tuple[Path, object]] = [((), raw)]
         while waiting:
             at, value = waiting.pop()
-            if at in touched:
-                continue
             inner = list(children(value))
+            if at in whole or (at in pieces and not inner):
+                continue
             if at not in around or not inner:
                 yield at
                 continue
             waiting += [((*at, key), child) for key, child in reversed(inner)]
 
     def untold(self, raw: object) -> Iterator[Path]:
-        """Leaves of `raw` that are neither carried nor told, by themselves or as a piece of something that is."""
-        touched = self._touched()
-        return (at for at in leaves(raw) if not any(at[:end] in touched for end in range(len(at) + 1)))
+        """Leaves of `raw` that are neither carried nor told: in part, as a whole, or with what they are in."""
+        whole, pieces = self._touched()
+        return (
+            at for at in leaves(raw) if at not in pieces and not any(at[:end] in whole for end in range(len(at) + 1))
+        )
 
 
 def _child(value: object, key: str | int) -> object:

@@ -11,7 +11,8 @@ from llmgw.checking.names import unusable
 from llmgw.checking.secrets import is_secret
 from llmgw.importing.account import Account
 from llmgw.importing.draft import CatalogDraft, ModelDraft, ProfileDraft
-from llmgw.importing.spreading import claim_of, share_of
+from llmgw.importing.shares import NOT_HELD, claimed
+from llmgw.importing.spreading import share_of
 from llmgw.problems import Problem, quoted
 from llmgw.validation import check
 
@@ -85,15 +86,24 @@ def _shared(model: ModelDraft, account: Account) -> ModelDraft:
 
 
 def _claiming(profile: ProfileDraft, account: Account) -> ProfileDraft:
-    devices, share = profile.devices, share_of(profile.engine, profile.args)
-    if devices is None or share is None:
+    devices, taken = profile.devices, share_of(profile.engine, profile.args)
+    if devices is None or (taken is None and not devices.is_share):
         return profile
-    if devices.memory is None:
-        account.assume(profile.at, f"whole devices, though it takes {share:.0%} of each: write `claim` to share them")
-        return profile
-    claim = claim_of(share, devices.memory)
-    account.assume(profile.at, f"a claim of {claim}, {share:.0%} of each device: others may have the rest")
-    return replace(profile, devices=replace(devices, claim=claim))
+    found = claimed(devices, None if devices.is_share else taken)
+    if found is not None:
+        claim, words = found
+        account.assume(profile.at, f"a claim of {claim}, {words}: others may have the rest")
+        if devices.is_share:
+            account.lose(devices.at, NOT_HELD, "its limit")
+        return replace(profile, devices=replace(devices, claim=claim))
+    if devices.is_share:
+        account.lose(devices.at, f"how much memory that is, the file does not say: {WHOLE}")
+    else:
+        account.assume(profile.at, f"whole devices, though it takes {taken:.0%} of each: write `claim` to share them")
+    return profile
+
+
+WHOLE = "whole devices; write `claim` to share them"
 
 
 def _closed(model: ModelDraft, account: Account) -> ModelDraft:

@@ -21,6 +21,16 @@ class Devices:
     kind: str | None = None
     memory: str | None = None
     claim: str | None = None
+    part: float | None = None
+    """The share of each device's memory that was asked for; a claim follows from it where that memory is known."""
+    mib: int | None = None
+    """So much of each device's memory was asked for."""
+    at: Path = ()
+    """Where the share is asked for."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.part is not None or self.mib is not None
 
     def plain(self) -> dict[str, object]:
         return _given(count=self.count, kind=self.kind, memory=self.memory, claim=self.claim)

@@ -75,6 +75,12 @@ NO_WORKLOADS = (
     "Service",
 )
 
+
+def _listed(value: object, kind: type) -> bool:
+    """Whether it is a list of nothing else."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, kind) for item in value)
+
+
 OTHERS: tuple[Other, ...] = (
     Other("a list of GPUStack's inference backends", lambda raw: "backend_name" in raw, NO_MODELS),
     Other("a list of outside providers", lambda raw: "external_providers" in raw, f"{NO_MODELS} to start"),
@@ -92,7 +98,12 @@ OTHERS: tuple[Other, ...] = (
     Other("a docker-compose file", lambda raw: isinstance(raw.get("services"), dict), NOT_READ),
     Other("a list of Xinference's model families", lambda raw: "model_specs" in raw, NOT_READ),
     Other("a job of Nomad", lambda raw: "job" in raw or "Job" in raw, NOT_READ),
-    Other("a catalog of llmgw", lambda raw: isinstance(raw.get("models"), list), "`llmgw apply` takes it as it is"),
+    Other(
+        "a list of repositories that llama-swap looks up by itself",
+        lambda raw: "commands" in raw and _listed(raw.get("models"), str),
+        "it does not say how each is launched; import the config.yaml that comes of it",
+    ),
+    Other("a catalog of llmgw", lambda raw: _listed(raw.get("models"), dict), "`llmgw apply` takes it as it is"),
 )
 
 

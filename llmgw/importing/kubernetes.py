@@ -77,7 +77,18 @@ def host_memory(part: Part, key: str) -> str | None:
 _VENDORS = re.compile(r"(?:nvidia|amd|intel|google)[-_.](?:com[/_-])?(?:gpu[-_])?", re.IGNORECASE)
 
 
+def is_a_make(kind: str) -> bool:
+    """Whether `kind` looks like what makers call their devices (`l4`, `rtx 4090`): each word has a digit, or is a word
+    that makers use."""
+    words = re.findall("[a-z0-9]+", kind.casefold())
+    return all(
+        re.search("[0-9]", word) or word in ("rtx", "gtx", "mig", "me", "tpu", "gaudi", "quadro") for word in words
+    )
+
+
 def devices_named(name: str, count: int) -> Devices:
-    """`nvidia-gpu-a100-80gb` × count."""
+    """`nvidia-gpu-a100-80gb` × count; `nvidia-gpu-mig-1g.10gb` is a slice, which there is only one of."""
+    if (found := re.search(r"(?:^|[-_.])mig[-_](\d+g\.\d+gb)$", name, re.IGNORECASE)) is not None:
+        return Devices(1, f"mig {found[1].casefold()}")
     kind, memory = kind_and_memory(_VENDORS.sub("", name, count=1).casefold())
     return Devices(count, kind[:64] or None, memory)

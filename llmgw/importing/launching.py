@@ -85,6 +85,8 @@ class Launch:
     secrets: dict[str, str] = field(default_factory=dict)
     pinned: int | None = None
     """How many devices it was pinned to."""
+    kind: str | None = None
+    """What kind of device it was pinned to."""
 
     def read(self, args: Sequence[tuple[str, Path]]) -> None:
         """Take over arguments, each with the place that names it."""
@@ -159,7 +161,7 @@ class Launch:
             return None
         if stated is None and self.pinned is None:
             self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
-        return Devices(count, kind, memory)
+        return Devices(count, self.kind or kind, memory)
 
     def _pin(self, name: str, value: str, at: Path, *, alone: bool) -> None:
         listed = [item for item in value.split(",") if item.strip()]
@@ -169,6 +171,9 @@ class Launch:
             self.account.uncarry(at)
         how_many = "no device" if hides else f"{self.pinned} of them asked for"
         self.account.change(at, f"the plane chooses the devices: {how_many}", name)
+        if any(item.strip().startswith("MIG-") for item in listed):
+            self.pinned, self.kind = 1, "mig"
+            self.account.lose(at, "of which size, its name does not say: any slice (MIG); write its kind", name)
 
     def lose(self, given: Given, why: str) -> None:
         self._lose(given.places, why, given.option.flag, alone=given.alone)

@@ -7,10 +7,13 @@ from typing import Literal
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import identifier
+from llmgw.importing.shares import UNKNOWN_SHARE
 from llmgw.problems import quoted
 
 HOSTNAMES = ("kubernetes.io/hostname", "metadata.name")
 PRODUCT = "nvidia.com/gpu.product"
+SHARED = "-SHARED"
+"""Ends the kind of devices that NVIDIA's operator gives out in shares of time."""
 """The label by which NVIDIA's operator tells the kind of a node's devices."""
 THE_LABELS = "give the nodes in the catalog these labels"
 THE_NODES = "they are to be called so in the catalog"
@@ -76,7 +79,7 @@ def _expression(found: Places, expression: Part, what: Literal["labels", "prefer
             ONE_VALUE if operator == "In" else f"{operator or 'what it asks'} cannot be asked of labels"
         )
         return
-    expression.account.carry(expression.at)
+    expression.carry("key", "operator", "values")
     if key in HOSTNAMES and what == "labels":
         _listed(found, texts, expression)
     elif what == "labels":
@@ -89,13 +92,11 @@ def _listed(found: Places, names: list[str], part: Part) -> None:
     """On these nodes only; of two lists, what is on both."""
     ids = [identifier(name) for name in names]
     if ids != names:
-        part.account.uncarry(part.at)
-        part.lose_all("no id that a node can have")
+        part.account.drop(part.at, "no id that a node can have")
         return
     both = [name for name in found.nodes if name in ids] if found.nodes else ids
     if not both:
-        part.account.uncarry(part.at)
-        part.lose_all("no node is on both of its lists")
+        part.account.drop(part.at, "no node is on both of its lists")
         return
     found.nodes = both
 
@@ -104,6 +105,8 @@ def _label(found: Places, key: str, value: str, part: Part) -> None:
     if key in HOSTNAMES:
         _listed(found, [value], part)
     elif key == PRODUCT:
-        found.kind = value[:64]
+        found.kind = value.removesuffix(SHARED)[:64]
+        if value.endswith(SHARED):
+            part.account.lose(part.at, UNKNOWN_SHARE, SHARED)
     else:
         found.labels[key] = value

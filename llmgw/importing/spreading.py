@@ -7,7 +7,6 @@ from math import prod
 from llmgw.checking.launches import flag_of
 from llmgw.engines import EngineRow
 from llmgw.importing.commands import options
-from llmgw.memory import parse_mib
 
 _SPREADING: Mapping[str, tuple[frozenset[str], ...]] = {
     "vllm": (
@@ -29,11 +28,16 @@ def spread_of(row: EngineRow, args: Sequence[str]) -> int:
         return _llama_devices(dict(given))
     if ("--device", "cpu") in given:
         return 0
-    sizes = (
-        next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
-        for flags in _SPREADING.get(row.name, ())
-    )
-    return min(prod(sizes), 1024)
+    return min(prod(_size(given, flags) for flags in _SPREADING.get(row.name, ())), 1024)
+
+
+def ranks_of(args: Sequence[str]) -> int:
+    """How many times vLLM's arguments have the whole model side by side in one engine (data parallel)."""
+    return _size([(option.flag, option.value) for option in options(args)], _SPREADING["vllm"][2])
+
+
+def _size(given: Sequence[tuple[str, str]], flags: frozenset[str]) -> int:
+    return next((int(value) for flag, value in given if flag in flags and re.fullmatch("[1-9][0-9]{0,2}", value)), 1)
 
 
 def _llama_devices(given: Mapping[str, str]) -> int:
@@ -58,6 +62,6 @@ def share_of(engine: str, args: Sequence[str]) -> float | None:
     return share if 0 < (share := float(values[-1])) <= MOST_SHARE else None
 
 
-def claim_of(share: float, memory: str) -> str:
-    """A share of a size of memory, as the catalog writes it."""
-    return f"{max(1, round(share * parse_mib(memory)))}MiB"
+def is_told_a_share(engine: str, args: Sequence[str]) -> bool:
+    """Whether the arguments say what share of its devices the engine takes, however large."""
+    return any(option.flag == _SHARE_FLAGS.get(engine) for option in options(args))

@@ -36,6 +36,8 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
         yield from waiting_sentences(scene, waiting, name)
         if model is not None and waiting.code == "no_place":
             yield from place_sentences(scene, model)
+    if (overdue := scene.waiting("wake", name)) is not None:
+        yield f"It {overdue.text}."
 
 
 def _wanted(scene: Scene, model: Model) -> str:
@@ -44,8 +46,15 @@ def _wanted(scene: Scene, model: Model) -> str:
     bounds = f"exactly {low}" if low == high else f"{low} to {high}"
     moved = override(scene, model)
     return f"{model.name}: {counted(count, 'replica')} wanted; the catalog says {bounds}" + (
-        f", and an order says: {moved}." if moved else "."
+        f", and it is {moved}.{_ends(scene, model)}" if moved else "."
     )
+
+
+def _ends(scene: Scene, model: Model) -> str:
+    """What a count that was ordered means for those who ask for the model, and what ends it."""
+    if model.name not in scene.world.wishes.scales:
+        return ""
+    return f" Until then requests neither wake it nor let it sleep; `llmgw scale {model.name}` ends that."
 
 
 def _published(scene: Scene, model: Model) -> str:

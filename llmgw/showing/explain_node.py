@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from llmgw.catalog import Router
 from llmgw.nodes import NodeState, NodeView
 from llmgw.sentences import counted, lasting
+from llmgw.showing.devices import device_row
 from llmgw.showing.explain_emptying import emptying_sentences
 from llmgw.showing.explain_replica import replica_line
 from llmgw.showing.explain_waiting import MENDS, waiting_sentences
-from llmgw.showing.fleet_rows import device_row
+from llmgw.showing.router_rows import router_row
 from llmgw.showing.scene import Scene
-from llmgw.showing.status import router_row
 
 MAX_REPLICAS = 20
 MAX_DEVICES = 20
@@ -26,6 +26,8 @@ def node_sentences(scene: Scene, view: NodeView) -> Iterator[str]:
     if view.frozen and view.is_silent:
         yield f"But the brake is on: {scene.survey.brake.rstrip('.')}."
     yield f"Its agent is at {node.url}, pool {node.pool}{zone}{_origin(scene, view)}."
+    if view.seen is not None:
+        yield from (f"Its agent says: {problem.rstrip('.')}." for problem in view.seen.problems)
     yield from _closed(scene, view)
     yield from emptying_sentences(scene, view)
     yield from _devices(scene, view)
@@ -87,7 +89,9 @@ def _devices(scene: Scene, view: NodeView) -> Iterator[str]:
         yield f"Its inventory is not complete ({problem}): nothing that needs devices is placed on it."
     rows = [device_row(scene, view, device) for device in inventory.devices]
     free = sum(1 for row in rows if row.free)
-    yield f"It reports {counted(len(rows), 'device')}, {free} free." if rows else "It reports no devices."
+    unused = sum(1 for row in rows if not (row.free or row.holders or row.problem))
+    idle = f", {unused} unused" if unused else ""
+    yield f"It reports {counted(len(rows), 'device')}, {free} free{idle}." if rows else "It reports no devices."
     for row in rows[:MAX_DEVICES]:
         if row.problem:
             yield f"Device {row.index} ({row.kind}) is out of use: {row.problem}."

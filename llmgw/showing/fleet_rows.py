@@ -6,9 +6,10 @@ from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.nodes import NodeState, NodeView
 from llmgw.replica_state import ReplicaState
 from llmgw.sentences import counted, cut, lasting
+from llmgw.showing.devices import DeviceRow, device_row
 from llmgw.showing.paging import PAGE_SIZE, Cut, View, cut_page
 from llmgw.showing.scene import Scene
-from llmgw.wire import Device, DeviceHealth, MetricNames, ModelState
+from llmgw.wire import MetricNames, ModelState
 from llmgw.world import Assignment, Waiting, World
 
 MAX_NAMES = 50
@@ -86,16 +87,6 @@ class ModelsPage(View):
     next_page: int | None = None
 
 
-class DeviceRow(View):
-    id: DeviceId
-    index: int
-    kind: str
-    memory_mib: int | None = None
-    free: bool
-    holders: tuple[ReplicaId, ...] = ()
-    problem: str = ""
-
-
 class NodeRow(View):
     id: NodeId
     url: str
@@ -119,6 +110,8 @@ class NodeRow(View):
     disk_free_bytes: int | None = None
     hostname: str = ""
     version: str = ""
+    problems: tuple[str, ...] = ()
+    """What its agent says is wrong with the node itself."""
 
 
 class NodesPage(View):
@@ -204,13 +197,17 @@ def model_row(scene: Scene, model: Model) -> ModelRow:
 
 
 def override(scene: Scene, model: Model) -> str:
-    """The order that moved a model's count, in words."""
+    """What moved a model's count away from its minimum, in words that go on after "it is"."""
     wishes = scene.world.wishes
     scale = wishes.scales.get(model.name)
     if scale is not None and (scale.until_s is None or scale.until_s > scene.now_s):
         left_s = scene.left_s(scale.until_s)
         return f"scaled to {scale.replicas}" + (f" for another {lasting(left_s)}" if left_s is not None else "")
-    return "woken" if model.name in wishes.wakes else ""
+    if model.name not in wishes.wakes or model.replicas.min > 0:
+        return ""
+    if model.idle_timeout_s is None:
+        return "awake, and stays so: it has no idle_timeout_s"
+    return f"awake until it was not used for {lasting(model.idle_timeout_s)}"
 
 
 def node_row(scene: Scene, view: NodeView) -> NodeRow:
@@ -237,21 +234,7 @@ def node_row(scene: Scene, view: NodeView) -> NodeRow:
         disk_free_bytes=None if seen is None or seen.disk is None else seen.disk.free_bytes,
         hostname="" if seen is None else seen.hostname,
         version="" if seen is None else seen.version,
-    )
-
-
-def device_row(scene: Scene, view: NodeView, device: Device) -> DeviceRow:
-    holders = tuple(a.replica for a in scene.by_device.get(device.id, ()))
-    quarantined = "" if view.seen is None else view.seen.quarantined.get(device.id, "")
-    problem = quarantined or (device.reason or device.health if device.health is not DeviceHealth.OK else "")
-    return DeviceRow(
-        id=device.id,
-        index=device.index,
-        kind=device.kind,
-        memory_mib=device.memory_mib,
-        free=not holders and not problem,
-        holders=holders,
-        problem=problem,
+        problems=() if seen is None else seen.problems,
     )
 
 

@@ -39,13 +39,17 @@ _RULES: tuple[tuple[Phase, Callable[[World, Recent, float], bool]], ...] = (
     (Phase.SAFE_MODE, lambda _, recent, __: bool(recent.safe_mode)),
     (Phase.OVERTAKEN, lambda world, _, __: world.overtaken_by is not None),
     (Phase.PAUSED, lambda world, _, now_s: holding.paused(world, now_s) is not None),
-    (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None),
+    (Phase.SETTLING, lambda world, _, __: world.settling_since_s is not None and _has_any_to_hear(world)),
     (Phase.NO_CATALOG, lambda world, _, __: world.catalog is None),
     (Phase.HELD, lambda world, _, __: world.held is not None),
     (Phase.CONVERGING, lambda world, _, now_s: is_moving(world, now_s)),
     (Phase.DEGRADED, lambda world, _, now_s: bool(world.waiting or lacking_models(world, now_s))),
     (Phase.STEADY, lambda _, __, ___: True),
 )
+
+
+def _has_any_to_hear(world: World) -> bool:
+    return world.catalog is not None or bool(members.nodes(world))
 
 
 LASTING = frozenset(
@@ -61,6 +65,7 @@ LASTING = frozenset(
         "set_aside",
         "silent",
         "unreadable",
+        "wake_overdue",
     }
 )
 """Codes of waiting entries that the plane itself does nothing about: a person or the world has to."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -56,6 +56,9 @@ def vars_of(value: Any) -> dict[str, Any]:
 class WorldFleet(Fleet):
     """Answers from a world. `later`: the worlds that follow, one at each further look at the status."""
 
+    polls: Mapping[str, float] = MappingProxyType({})
+    """Workers that Temporal has seen, and how long ago."""
+
     def __init__(self, world: World, *later: World, recent: Recent | None = None, name: str = "main") -> None:
         self.client = SimpleNamespace(namespace="default")  # type: ignore[assignment]
         self.name = name
@@ -72,6 +75,9 @@ class WorldFleet(Fleet):
     def moment(self) -> str:
         self.restless -= 1
         return f"moving {self.restless}" if self.restless > 0 else "still"
+
+    async def workers(self) -> Mapping[str, float]:
+        return self.polls
 
     def carried(self) -> Answer:
         world, raw = self.world, plain(self.world.catalog) if self.world.catalog is not None else None
@@ -111,9 +117,6 @@ class Raising(WorldFleet):
 
     async def _update(self, name: str, *args: object) -> Verdict:
         raise self.error
-
-    async def workers(self) -> dict[str, float]:
-        return self.polls
 
 
 class StartedError(Exception):

@@ -145,7 +145,7 @@ def recent() -> Recent:
         problems=("models[1].pool: no pool is called 'gpus'; did you mean \"gpu\"?",),
     )
     return Recent(
-        acting="4711@ctl-1",
+        acting="ctl-1:4711",
         last_catalog=refused,
         refusals=(Refusal(name="replace-catalog", at_s=NOW - 65, problems=refused.problems),),
         events=(
@@ -157,7 +157,9 @@ def recent() -> Recent:
 
 def page(words: str, columns: int | None) -> str:
     """What the command prints of the troubled fleet."""
-    command = Command(WorldFleet(troubled(), recent=recent()), columns=columns)
+    fleet = WorldFleet(troubled(), recent=recent())
+    fleet.polls = {"4711@ctl-1": 12.0, "812@ctl-2": 41.0}
+    command = Command(fleet, columns=columns)
     done = command(*words.split(" "))
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
@@ -29,13 +29,10 @@ class WatchedFleet(WorldFleet):
     """A fleet with its Temporal side: search attributes that are missing, workers that asked for work."""
 
     missing: tuple[str, ...] | None = ()
-    polls: dict[str, float] = WORKERS
+    polls: Mapping[str, float] = WORKERS
 
     async def missing_search_attributes(self) -> tuple[str, ...] | None:
         return self.missing
-
-    async def workers(self) -> dict[str, float]:
-        return self.polls
 
 
 def answer(status: int = 200, date_s: float = NOW_S, **headers: str) -> httpx.Response:
@@ -102,7 +99,7 @@ def test_a_worker_that_asks_for_work_no_more_is_a_doubt_beside_one_that_does() -
     found = checks(of(fleet))[1]["workers"]
     assert (found["health"], found["what"]) == (
         "doubt",
-        "1@a asked for work within the last minute; no longer: 2@b (last 3m ago)",
+        "1@a (3s ago) asked for work within the last minute; no longer: 2@b (last 3m ago)",
     )
 
 
@@ -116,7 +113,7 @@ def test_a_worker_that_just_died_is_not_called_fine() -> None:
     fleet.polls = {"1@a": 12.0, "2@b": 20.0}
     found = checks(Command(fleet))[1]["workers"]
     assert found["health"] == "wrong"
-    assert found["what"] == "1@a, 2@b asked for work within the last minute, and none answers"
+    assert found["what"] == "1@a (12s ago), 2@b (20s ago) asked for work within the last minute, and none answers"
 
 
 def test_a_fleet_whose_workflow_does_not_answer_is_wrong_and_asked_no_further() -> None:
@@ -291,3 +288,9 @@ def test_engines_on_the_path_are_named(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert machine(PATH=str(tmp_path))["engines"].what == "llama-server found on PATH"
+
+
+@pytest.mark.parametrize(("hard", "health"), [(1024, Health.DOUBT), (65_536, Health.FINE), (-1, Health.FINE)])
+def test_too_few_file_handles_are_a_doubt(hard: int, health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, hard))
+    assert machine()["file handles"].health is health

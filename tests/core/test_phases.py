@@ -84,4 +84,4 @@ def test_a_steady_fleet_has_nothing_unfinished_and_a_degraded_one_says_what_is()
     f.catalog(catalog(f, model("m", 9, 2)))
     f.run(60)
     assert phase(f) == "degraded"
-    assert text(f).startswith("nothing is under way; out of order: model/m ")
+    assert text(f).startswith("it comes no further by itself: model/m ")

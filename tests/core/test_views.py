@@ -182,7 +182,27 @@ def test_free_are_only_devices_that_may_be_used_at_once() -> None:
     made = views.status(of, Recent(), NOW)
     assert (made.devices, made.devices_free) == (8, 2)
     assert made.device_states == {"free": 2, "closed": 6}
-    assert views.status(replace(of, wishes=Wishes(), silence={}), Recent(), NOW).device_states == {"free": 8}
+    assert [sum(d.free for d in node.devices) for node in views.nodes(of, NOW).nodes] == [2, 0, 0, 0]
+    said = " ".join(views.explain(of, "node/b", NOW).sentences)
+    assert "It reports 2 devices, 0 free, 2 unused." in said
+    opened = replace(of, wishes=Wishes(), silence={})
+    assert views.status(opened, Recent(), NOW).device_states == {"free": 8}
+    assert [sum(d.free for d in node.devices) for node in views.nodes(opened, NOW).nodes] == [2, 2, 2, 2]
+
+
+def test_a_device_that_others_use_is_not_free_and_says_who() -> None:
+    free, theirs, ours = (Device(id=DeviceId(f"GPU-{i}"), index=i, kind="h100") for i in range(3))
+    theirs = theirs.model_copy(update={"foreign_mib": 20_480, "foreign_processes": ("python", "Xorg")})
+    stray = row("old-1", "old", claims=[{"device": ours.id}])
+    there = seen("node-a", stray, inventory=Inventory(devices=(free, theirs, ours)))
+    of = replace(steady(), seen={NodeId("node-a"): there}, assignments={})
+    assert views.status(of, Recent(), NOW).device_states == {"free": 1, "others": 2}
+    shown = views.nodes(of, NOW).nodes[0].devices
+    assert [(d.free, d.problem) for d in shown] == [
+        (True, ""),
+        (False, "20GiB used by Xorg, python"),
+        (False, "held by old-1, which no assignment claims"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -404,6 +424,25 @@ def test_a_model_row_counts_what_is_wanted_and_ready() -> None:
     assert shown.override == "scaled to 1 for another 60 s"
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"replicas": {"min": 0}, "idle_timeout_s": 900}, "awake until it was not used for 15 min"),
+        ({"replicas": {"min": 0}}, "awake, and stays so: it has no idle_timeout_s"),
+        ({"replicas": 1}, ""),
+    ],
+)
+def test_what_keeps_a_model_above_its_minimum_is_told(fields: dict[str, object], said: str) -> None:
+    of = replace(
+        steady(),
+        catalog=Catalog.model_validate({"models": [model("qwen", **fields)]}),
+        wishes=Wishes(wakes={ModelName("qwen"): NOW}),
+    )
+    assert views.models(of, NOW).models[0].override == said
+    first = views.explain(of, "model/qwen", NOW).sentences[0]
+    assert first.endswith(f", and it is {said}." if said else "exactly 1.")
+
+
 def test_a_node_row_shows_devices_with_their_holders() -> None:
     devices = tuple(
         Device(id=DeviceId(f"GPU-{i}"), index=k, kind="H100") for k, i in enumerate(["qwen-1", "free", "ill"])
@@ -417,11 +456,23 @@ def test_a_node_row_shows_devices_with_their_holders() -> None:
     first, second = views.nodes(start, NOW).nodes
     assert [(d.free, d.holders, d.problem) for d in first.devices] == [
         (False, ("qwen-1",), ""),
-        (True, (), ""),
+        (False, (), ""),
         (False, (), "would not come free"),
     ]
     assert (first.state, first.cordoned, first.replicas) == ("healthy", True, 1)
     assert (second.state, second.drained, second.note) == ("unknown", True, "not heard yet")
+
+
+def test_what_agents_say_is_wrong_with_their_nodes_is_shown_everywhere() -> None:
+    lost, blind = "the state folder was removed", "processes cannot be counted: EMFILE"
+    a = replace(seen("node-a", row("qwen-1", "qwen")), problems=(lost, blind))
+    b = replace(seen("node-b"), problems=(lost,))
+    start = replace(steady(), seen={NodeId("node-a"): a, NodeId("node-b"): b})
+    assert [shown.problems for shown in views.nodes(start, NOW).nodes] == [(lost, blind), (lost,)]
+    assert {f"nodes node-a, node-b: {lost}", f"node node-a: {blind}"} <= set(
+        views.status(start, Recent(), NOW).warnings
+    )
+    assert f"Its agent says: {blind}." in views.explain(start, "node-a", NOW).sentences
 
 
 # --- details -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from cli import yaml_text
 from cli.yaml_writing import yaml_of
 from llmgw.catalog import MAX_COMPRESSED_BYTES
+from llmgw.importing.account import Fate, children, leaves
 from llmgw.importing.importer import UNKNOWN, Imported, Refused, imported
 from llmgw.problems import Path as Place
 from llmgw.validation import check
@@ -55,15 +57,31 @@ def test_no_part_of_these_files_is_unheard_of(kind: str, file: Path) -> None:
 
 
 @every_file
-def test_what_is_told_as_carried_changes_the_catalog_when_it_changes(kind: str, file: Path) -> None:
+def test_every_leaf_of_a_file_counts_or_is_told(kind: str, file: Path) -> None:
+    """With another value the catalog is another, or the leaf is told as lost or changed, itself or what it is in."""
     found = outcome(kind, file)
     if isinstance(found, Refused):
         return
     raw = foreign(file).raw
-    plain = sorted((at for at in found.account.carried if _is_plain(_at(raw, at)) and at[-1] not in FORM), key=str)
-    for at in random.Random(7).sample(plain, min(len(plain), 40)):
+    quiet = (at for at in leaves(raw) if not _is_told(found, at) and at[-1] not in FORM)
+    plain = sorted((at for at in quiet if _is_plain(_at(raw, at))), key=str)
+    for at in _some(plain, file):
         again = imported(kind, _with_another(raw, at))
-        assert isinstance(again, Refused) or again.catalog != found.catalog, at
+        assert isinstance(again, Refused) or again.catalog != found.catalog or _is_told(again, at), at
+
+
+@every_file
+def test_what_is_put_into_a_file_is_told_wherever_it_is_put(kind: str, file: Path) -> None:
+    """A key that no tool knows, in each of the file's mappings, and an item more in each of its lists."""
+    found = outcome(kind, file)
+    if isinstance(found, Refused):
+        return
+    raw = foreign(file).raw
+    places = sorted(_holders(raw), key=str)
+    for at in _some(places, file):
+        changed, planted = _with_more(raw, at)
+        again = imported(kind, changed)
+        assert isinstance(again, Refused) or again.catalog != found.catalog or _is_told(again, planted), planted
 
 
 @every_file
@@ -81,6 +99,37 @@ def _at(raw: Any, at: Place) -> Any:
     for key in at:
         raw = raw[key]
     return raw
+
+
+def _is_told(found: Imported | Refused, at: Place) -> bool:
+    """As lost or changed: a piece of it, the whole of it, or of what it is in."""
+    told = [remark for remark in found.remarks if remark.fate is not Fate.ASSUMED]
+    return any(remark.at == at or (not remark.what and remark.at == at[: len(remark.at)]) for remark in told)
+
+
+def _some(places: list[Place], file: Path) -> list[Place]:
+    """Sixty of them; fewer of a large file, which takes longer to import."""
+    return random.Random(7).sample(places, min(len(places), 60, max(8, 600_000 // file.stat().st_size)))
+
+
+def _holders(raw: object) -> Iterator[Place]:
+    """Places of everything in `raw` that may hold more."""
+    waiting: list[tuple[Place, object]] = [((), raw)]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, dict | list):
+            yield at
+        waiting += [((*at, key), child) for key, child in children(value)]
+
+
+def _with_more(raw: object, at: Place) -> tuple[object, Place]:
+    changed: Any = copy.deepcopy(raw)
+    around = _at(changed, at)
+    if isinstance(around, dict):
+        around["zzzPlanted"] = "planted"
+        return changed, (*at, "zzzPlanted")
+    around.append("planted")
+    return changed, (*at, len(around) - 1)
 
 
 def _with_another(raw: object, at: Place) -> object:

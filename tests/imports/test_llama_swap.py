@@ -3,7 +3,7 @@
 import pytest
 
 from llmgw.importing.account import Fate
-from llmgw.importing.importer import Imported, imported
+from llmgw.importing.importer import Imported, Refused, imported
 from tests.imports.files import PORT, accepted, changed, lost, models, of, profile
 
 
@@ -322,3 +322,9 @@ def test_what_a_group_does_to_others_is_told_as_lost() -> None:
     found = of("llama-swap", f"models: {SERVERS}\ngroups: {groups}")
     assert lost(found, "groups.g.exclusive")
     assert lost(found, "groups.g.persistent", "replicas: {min: 1}")
+
+
+def test_a_list_of_repositories_is_refused_as_what_it_is() -> None:
+    found = imported("llama-swap", {"commands": {"default": "vllm serve ${model}"}, "models": ["org/a", "org/b"]})
+    assert isinstance(found, Refused)
+    assert "does not say how each is launched" in found.finding.what

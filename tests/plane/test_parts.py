@@ -69,6 +69,23 @@ async def test_every_inventory_is_told_to_each_reader_and_to_none_twice(
     assert [node.inventory for node in pool._part(end).nodes] == [None]
 
 
+async def test_each_reader_is_told_once_how_long_replicas_have_been_in_their_state(pool: Pool) -> None:
+    now_s = 1000.0
+    pool.clock = lambda: now_s
+    report = full_report(random.Random(1), 1)
+    aged = report.model_copy(
+        update={"replicas": tuple(row.model_copy(update={"state_age_s": 400.5}) for row in report.replicas)}
+    )
+    hear(pool, aged)
+    now_s += 60.0
+    for _ in range(2):  # a workflow that continues as new begins at the start again
+        assert pool._part(0).nodes[0].ages_s == (460,) * 8
+    assert pool._part(0).nodes[0].replicas[0].state_age_s == 0.0, "an age is no news: reports are compared without it"
+    end = pool._seq
+    hear(pool, aged.model_copy(update={"revision": 2, "replicas": aged.replicas[1:]}))
+    assert pool._part(end).nodes[0].ages_s == ()
+
+
 # --- sizes ---------------------------------------------------------------------------------------------------------
 
 

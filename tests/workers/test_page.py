@@ -108,7 +108,7 @@ async def test_what_is_drained_and_which_version_serves_is_told() -> None:
         )
         label = await page.locator("[data-key='node/gpu-rack2-11']").get_attribute("aria-label")
         assert label is not None
-        assert label.startswith("gpu-rack2-11, healthy; draining; 0 of 3 devices unused")
+        assert label.startswith("gpu-rack2-11, healthy; draining; 0 of 3 devices free")
 
 
 async def test_free_devices_are_those_that_may_be_used() -> None:

@@ -54,7 +54,7 @@ export function numbers({ status, models }) {
     [`${sum((m) => Math.min(m.ready, m.wanted))} of ${sum((m) => m.wanted)}`, "wanted replicas ready"],
     [String(models.length), `models: ${tell(status.models) || "none"}`],
     [String(Object.values(status.nodes).reduce((a, b) => a + b, 0)), `nodes: ${tell(status.nodes) || "none"}`],
-    [`${devices.free ?? 0} of ${status.devices}`, ["devices free", devices.closed && `${devices.closed} on closed nodes`, spoiled && `${spoiled} out of use`].filter(Boolean).join(", ")],
+    [`${devices.free ?? 0} of ${status.devices}`, ["devices free", devices.closed && `${devices.closed} on closed nodes`, devices.others && `${devices.others} used by others`, spoiled && `${spoiled} out of use`].filter(Boolean).join(", ")],
     [String(status.generation), status.digest ? `catalog generation, ${status.digest.slice(0, 8)}` : "no catalog yet"],
     [String(status.endpoints), `endpoints, table revision ${status.table_revision}`],
   ];
@@ -120,17 +120,25 @@ const SILENT = new Set(["suspect", "lost", "unknown"]);
 
 function nodeCard(node, byId, palette) {
   const marks = closed(node);
-  const free = node.devices.filter((device) => device.free).length;
   const held = Object.entries(Object.groupBy(node.devices.filter((d) => d.holders.length), (d) => modelOf(d, byId)));
-  const said = [`${node.id}, ${node.state.replaceAll("_", " ")}`, ...marks, `${free} of ${counted(node.devices.length, "device")} ${marks.length ? "unused" : "free"}`,
+  const said = [`${node.id}, ${node.state.replaceAll("_", " ")}`, ...marks, room(node),
     ...held.map(([model, devices]) => `${devices.length} held by ${model}`),
-    ...node.devices.filter((device) => device.problem).map((device) => `device ${device.index}: ${device.problem}`), node.note];
+    ...node.devices.filter((device) => device.problem).map((device) => `device ${device.index}: ${device.problem}`), node.note, ...node.problems];
   const more = node.more_devices ? make("span", { class: "quiet" }, `+${node.more_devices}`) : "";
   return make("button", { type: "button", class: `node ${SILENT.has(node.state) ? "silent" : ""} ${marks.length ? "closed" : ""}`,
     "data-subject": `node/${node.id}`, "data-key": `node/${node.id}`, "aria-label": said.filter(Boolean).join("; ") },
     make("span", { class: "top" }, make("b", {}, node.id), make("span", {}, marks.map(state), state(node.state))),
     make("span", { class: "cells" }, node.devices.map((device) => cell(device, byId, palette)), more),
-    make("span", { class: "quiet" }, [`${free} of ${node.devices.length} ${marks.length ? "unused" : "free"}`, kinds(node), node.note].filter(Boolean).join(" · ")));
+    make("span", { class: "quiet" }, [room(node), kinds(node), node.note, ...node.problems].filter(Boolean).join(" · ")));
+}
+
+const isUnused = (device) => !device.free && !device.holders.length && !device.problem;
+
+// Free is what may be used at once; on a node that takes nothing new the rest is only unused.
+function room(node) {
+  const free = node.devices.filter((device) => device.free).length;
+  const unused = node.devices.filter(isUnused).length;
+  return `${free} of ${counted(node.devices.length, "device")} free${unused ? `, ${unused} unused` : ""}`;
 }
 
 // Why a node takes nothing new, the strongest word alone.
@@ -153,10 +161,10 @@ const SOON = new Set(["waiting", "starting", "loading"]);
 function cell(device, byId, palette) {
   const holder = byId.get(device.holders.at(-1));
   const memory = device.memory_mib ? `, ${(device.memory_mib / 1024).toFixed(0)} GiB` : "";
-  const who = holder ? `${holder.id} (${holder.state})` : device.holders.join(", ") || (device.free ? "free" : "");
+  const who = holder ? `${holder.id} (${holder.state})` : device.holders.join(", ") || (device.free ? "free" : isUnused(device) ? "unused" : "");
   const title = `${device.index}: ${device.kind}${memory}: ${[who, device.problem].filter(Boolean).join("; ")}`;
   if (device.problem) return make("span", { class: "cell broken", title }, "✕");
-  if (!device.holders.length) return make("span", { class: "cell free", title });
+  if (!device.holders.length) return make("span", { class: `cell ${device.free ? "free" : "unused"}`, title });
   const look = palette.get(holder?.model) ?? { tint: "gray", letters: "?" };
   const kind = GOING.has(holder?.state) ? "going" : SOON.has(holder?.state) ? "soon" : "";
   return make("span", { class: `cell ${kind}`, title, tint: look.tint }, look.letters);

@@ -4,8 +4,18 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, CatalogDraft, Devices, ModelDraft, ProfileDraft, to_fill_in
-from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named, environment, image_named
+from llmgw.importing.kubernetes import (
+    CLUSTER_ONLY,
+    METADATA,
+    NO_CPU_SHARE,
+    devices_named,
+    environment,
+    image_named,
+    is_a_make,
+)
 from llmgw.importing.launching import Launch, launch_of, source_of
+from llmgw.importing.shares import NO_SLICES
+from llmgw.problems import quoted
 from llmgw.sentences import counted
 
 ENGINES: Mapping[str, str] = {"VLLM": "vllm"}
@@ -134,7 +144,12 @@ def _devices(launch: Launch | None, spec: Part) -> Devices | None:
         return None
     if name.startswith("google-tpu"):
         spec.account.change(at, "no engine can be told which TPUs are its own: replicas will wait, and say so")
-    return devices_named(name, int(count))
+    devices = devices_named(name, int(count))
+    if devices.count < int(count):
+        spec.account.lose(at, NO_SLICES, count)
+    if devices.kind is not None and not is_a_make(devices.kind):
+        spec.account.assume(spec.at, f"{quoted(devices.kind)} for the kind of device, by its profile's name alone")
+    return devices
 
 
 def _bounds(spec: Part) -> tuple[int, int]:
@@ -148,4 +163,6 @@ def _bounds(spec: Part) -> tuple[int, int]:
         )
     low = min(low or 0, 10_000)
     high = min(max(low, 1) if high is None else high, 10_000)
+    if low > high:
+        spec.lose("minReplicas", "it is above maxReplicas, which counts")
     return (low, high) if low <= high else (high, high)

@@ -17,6 +17,18 @@ from llmgw.importing.kubernetes import (
 )
 from llmgw.importing.launching import Launch, launch_of, source_of, unfillable
 from llmgw.importing.places import places
+from llmgw.importing.shares import (
+    ANY_VENDOR,
+    NO_SUCH_DEVICE,
+    UNKNOWN_SHARE,
+    Asked,
+    is_known,
+    quantity,
+    resources,
+    shared,
+    slice_named,
+)
+from llmgw.problems import quoted
 
 FLAGS: Mapping[str, str] = {
     "maxModelLen": "--max-model-len",
@@ -30,6 +42,8 @@ FLAGS: Mapping[str, str] = {
     "kvCacheDtype": "--kv-cache-dtype",
     "quantization": "--quantization",
     "swapSpace": "--swap-space",
+    "runner": "--runner",
+    "convert": "--convert",
     "cpuOffloadGb": "--cpu-offload-gb",
 }
 SWITCHES: Mapping[str, tuple[str, str]] = {
@@ -51,6 +65,7 @@ NOT_CARRIED: Mapping[str, str] = {
     "pvcStorage": NO_VOLUMES,
     "pvcAccessMode": NO_VOLUMES,
     "pvcMatchLabels": NO_VOLUMES,
+    "pvcLabels": NO_VOLUMES,
     "storageClass": NO_VOLUMES,
     "extraVolumes": NO_VOLUMES,
     "extraVolumeMounts": NO_VOLUMES,
@@ -82,6 +97,12 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 ENGINE_WIDE: Mapping[str, str] = {
+    "schedulerName": CLUSTER_ONLY,
+    "extraPorts": "the node picks the ports",
+    "maxUnavailablePodDisruptionBudget": "an edit takes one replica in ten down at most, by choice",
+    "imagePullPolicy": A_CONTAINER,
+    "extraVolumes": NO_VOLUMES,
+    "extraVolumeMounts": NO_VOLUMES,
     "runtimeClassName": CLUSTER_ONLY,
     "strategy": "llmgw rolls by itself: it starts first where devices are free, else it stops first",
     "containerPort": "the node picks the port",
@@ -111,7 +132,7 @@ def read(document: Part) -> CatalogDraft:
     engines.lose_each(ENGINE_WIDE)
     models: dict[str, ModelDraft] = {}
     for spec in engines.part("modelSpec").items():
-        for model in _model(spec):
+        for model in _model(spec, engines.part("env")):
             if model.name in models:
                 spec.account.change((*spec.at, "modelURL"), JOINED)
                 model = joined(models[model.name], model)
@@ -119,8 +140,11 @@ def read(document: Part) -> CatalogDraft:
     return CatalogDraft(tuple(models.values()))
 
 
-def _model(spec: Part) -> Iterator[ModelDraft]:
+def _model(spec: Part, of_all: Part) -> Iterator[ModelDraft]:
+    """`of_all`: variables of every engine; the model's own come after them and count."""
     spec.lose_each(NOT_CARRIED)
+    if spec.has("resources"):
+        spec.lose_each(dict.fromkeys(SIMPLE, "`resources` counts in its place"))
     title, source = spec.text("name"), spec.text("modelURL")
     weights = source_of(source or "")
     if source is None or weights is None or unfillable(source):
@@ -134,9 +158,10 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
     _configured(launch, spec.part("vllmConfig"))
     _features(launch, spec)
     _token(launch, spec)
+    environment(launch, of_all)
     environment(launch, spec.part("env"))
     count, where = _count(spec), places(spec)
-    devices = _devices(launch, spec)
+    devices, memory = _devices(launch, spec)
     profile = ProfileDraft(
         spec.at,
         title or "main",
@@ -144,8 +169,8 @@ def _model(spec: Part) -> Iterator[ModelDraft]:
         args=tuple(launch.args),
         env=launch.env,
         secrets=launch.secrets,
-        devices=replace(devices, kind=where.kind) if devices and where.kind else devices,
-        host_memory=host_memory(spec, "requestMemory"),
+        devices=_of_kind(spec, devices, where.kind),
+        host_memory=memory,
         nodes=tuple(where.nodes),
         labels=where.labels,
         prefer_labels=where.prefers,
@@ -168,16 +193,68 @@ def _count(spec: Part) -> int:
     return 1 if count is None else min(count, 10_000)
 
 
-def _devices(launch: Launch, spec: Part) -> Devices | None:
-    spread = spec.part("raySpec", "enabled").raw
-    if spread:
+def _of_kind(spec: Part, devices: Devices | None, kind: str | None) -> Devices | None:
+    """`kind`: of the whole device, by a label of its node."""
+    if devices is None or kind is None:
+        return devices
+    if (devices.kind or "").startswith("mig "):
+        spec.account.lose(spec.at, "a slice is asked for by its own kind alone", quoted(kind))
+        return devices
+    return replace(devices, kind=kind)
+
+
+SIMPLE = (
+    "requestCPU",
+    "limitCPU",
+    "requestMemory",
+    "limitMemory",
+    "requestGPU",
+    "requestGPUType",
+    *(f"{word}{key}" for word in ("limit", "request") for key in ("GPUMem", "GPUMemPercentage", "GPUCores")),
+)
+"""What the chart reads where there are no `resources`."""
+
+OF_HAMI: Mapping[str, str] = {
+    "GPUMem": "nvidia.com/gpumem",
+    "GPUMemPercentage": "nvidia.com/gpumem-percentage",
+    "GPUCores": "nvidia.com/gpucores",
+}
+"""Shares of devices in the chart's own words, after `limit` or `request`."""
+
+
+def _devices(launch: Launch, spec: Part) -> tuple[Devices | None, str | None]:
+    """Devices, and main memory as the catalog writes it."""
+    if spec.part("raySpec", "enabled").raw:
         spec.change("requestGPU", "there over several pods, here on one node: as many as the arguments spread it over")
-        return launch.devices(None)
-    stated = spec.whole("requestGPU")
-    kind = spec.text("requestGPUType")
-    if kind is not None:
-        spec.lose("requestGPUType", "it names a resource of Kubernetes: give the kind of device in `accelerators`")
-    return launch.devices(None if stated is None else min(stated, 1024))
+        return launch.devices(None), host_memory(spec, "requestMemory")
+    if spec.has("resources"):
+        asked, memory = resources(spec.part("resources"))
+    else:
+        asked, memory = _asked(spec), host_memory(spec, "requestMemory")
+    return shared(launch.devices(asked.count), asked), memory
+
+
+def _why_not_that(resource: str) -> str:
+    if resource.endswith(".shared"):
+        return UNKNOWN_SHARE
+    return ANY_VENDOR if is_known(resource) else NO_SUCH_DEVICE
+
+
+def _asked(spec: Part) -> Asked:
+    asked = Asked()
+    resource = spec.text("requestGPUType") or "nvidia.com/gpu"
+    if slice_named(resource) is None:
+        spec.lose("requestGPUType", _why_not_that(resource))
+        resource = "nvidia.com/gpu"
+    if spec.has("requestGPU"):
+        asked = quantity(resource, spec.part("requestGPU"), asked)
+    for key, name in OF_HAMI.items():
+        if spec.has(f"limit{key}"):
+            spec.lose(f"request{key}", "the limit counts")
+        for word in ("limit", "request"):
+            if spec.has(f"{word}{key}") and (word == "limit" or not spec.has(f"limit{key}")):
+                asked = quantity(name, spec.part(f"{word}{key}"), asked)
+    return asked
 
 
 def _configured(launch: Launch, config: Part) -> None:
@@ -193,6 +270,7 @@ def _configured(launch: Launch, config: Part) -> None:
                 launch.env["VLLM_USE_V1"] = "1" if is_on == (setting.key == "v1") else "0"
         elif setting.key == "extraArgs":
             launch.read(config.texts("extraArgs"))
+    config.lose("prometheusMultiprocDir", "where an engine keeps its figures is its own affair")
 
 
 def _features(launch: Launch, spec: Part) -> None:

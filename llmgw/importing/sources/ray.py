@@ -6,19 +6,20 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from llmgw.importing.account import Part
 from llmgw.importing.draft import FILL_IN, JOINED, CatalogDraft, Devices, ModelDraft, ProfileDraft, joined, to_fill_in
-from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, devices_named
+from llmgw.importing.kubernetes import CLUSTER_ONLY, METADATA, NO_CPU_SHARE, devices_named
 from llmgw.importing.launching import Launch, launch_of, source_of
+from llmgw.importing.shares import MOST_DEVICES, Asked, devices_each, shared
+from llmgw.importing.spreading import is_told_a_share, ranks_of, spread_of
 
 NO_LOAD = "replicas do not follow load: `llmgw scale`, waking and idleness move the count"
 NO_RAY = "llmgw starts engines itself: there is no Ray cluster"
 
 NOT_CARRIED: Mapping[str, str] = {
     "lora_config": "adapters cannot be loaded on demand, nor be public names of their base model",
-    "placement_group_config": "a replica's devices are whole and on one node",
-    "resources_per_bundle": "a replica's devices are whole and on one node",
     "log_engine_metrics": "routers and agents ask the engine for its figures themselves",
     "experimental_configs": NO_RAY,
     "callback_config": NO_RAY,
@@ -30,14 +31,12 @@ DEPLOYMENT: Mapping[str, str] = {
     "max_ongoing_requests": "routers do not limit requests: the engine queues them",
     "max_queued_requests": "routers do not limit requests: the engine queues them",
     "max_concurrent_queries": "routers do not limit requests: the engine queues them",
-    "ray_actor_options": NO_RAY,
     "health_check_period_s": "agents probe engines at a pace of their own",
     "health_check_timeout_s": "agents probe engines at a pace of their own",
     "graceful_shutdown_wait_loop_s": NO_RAY,
     "request_router_config": "routers choose by priority, weight and load",
     "name": NO_RAY,
-    "placement_group_bundles": NO_RAY,
-    "placement_group_strategy": NO_RAY,
+    "placement_group_strategy": "a replica's devices are on one node",
 }
 
 APPLICATION: Mapping[str, str] = {
@@ -124,9 +123,51 @@ def _configured(part: Part) -> Iterator[ModelDraft]:
     for variable in part.part("runtime_env", "env_vars").items():
         if (value := variable.as_text()) is not None:
             launch.variable(variable.key, value, variable.at)
-    spread = launch.devices(None)
+    asked = _asked(part, deployment, launch)
+    part.lose(
+        "accelerator_config",
+        "the kind of device is `accelerator_type`; without one, and with bundles that have no GPU, it is on the CPU",
+    )
     kind = part.text("accelerator_type")
-    yield _model(part, name, launch, _kind(spread, kind), deployment)
+    yield _model(part, name, launch, shared(_kind(launch.devices(asked.count), kind), asked), deployment)
+
+
+ONE_NODE = "a replica's devices are on one node"
+BY_ARGUMENTS = "the share follows from what the arguments leave to the engine"
+
+
+def _asked(part: Part, deployment: Part, launch: Launch) -> Asked:
+    """Devices by the bundles of a placement group, which each data-parallel rank has one of, else by the options of an
+    actor."""
+    group, actor = part.part("placement_group_config"), deployment.part("ray_actor_options")
+    group.lose("strategy", ONE_NODE)
+    bundles = [*group.part("bundles").items(), *deployment.part("placement_group_bundles").items()]
+    each = [group.part("bundle_per_worker"), part.part("resources_per_bundle")]
+    alone = _of_bundle(actor, "num_gpus", launch)
+    listed = [_of_bundle(bundle, "GPU", launch) for bundle in bundles if bundle.mapping] * ranks_of(launch.args)
+    of_each = [_of_bundle(bundle, "GPU", launch) for bundle in each if bundle.mapping] * spread_of(
+        launch.row, launch.args
+    )
+    counts = [asked.count for asked in listed or of_each]
+    if not counts:
+        return alone
+    share = next((asked for asked in listed or of_each if asked.part is not None), Asked())
+    known = [count for count in counts if count is not None]
+    return replace(share, count=min(sum(known), MOST_DEVICES) if len(known) == len(counts) else None)
+
+
+def _of_bundle(bundle: Part, key: str, launch: Launch) -> Asked:
+    """`{"GPU": 0.5, "CPU": 1}`: what it asks of devices; a bundle without any asks for none, an actor does not say."""
+    for resource in bundle.items():
+        if resource.key != key:
+            resource.lose_all(NO_CPU_SHARE if resource.key in ("CPU", "num_cpus") else NO_RAY)
+    if not bundle.has(key):
+        return Asked(count=0 if key == "GPU" else None)
+    asked = devices_each(bundle.part(key), Asked())
+    if asked.part is not None and is_told_a_share("vllm", launch.args):
+        bundle.change(key, BY_ARGUMENTS)
+        return replace(asked, part=None)
+    return asked
 
 
 NO_WEIGHTS = "its weights have no source that can be fetched: put them on the nodes and write file:///path"
@@ -198,6 +239,8 @@ def _bounds(deployment: Part) -> tuple[int, int]:
         low = high = fixed
     low = min(1 if low is None else low, 10_000)
     high = min(max(low, 1) if high is None else high, 10_000)
+    if low > high:
+        scaling.lose("min_replicas", "it is above max_replicas, which counts")
     return min(low, high), high
 
 
@@ -224,20 +267,17 @@ def _older(part: Part) -> Iterator[ModelDraft]:
     config.lose("generation", GENERATION)
     config.lose("s3_mirror_config", NO_WEIGHTS)
     config.lose("gcs_mirror_config", NO_WEIGHTS)
-    workers, each = scaling.whole("num_workers", least=1), scaling.whole("num_gpus_per_worker")
-    scaling.lose("num_cpus_per_worker", "main memory is reserved, CPUs are not")
-    scaling.lose("placement_strategy", "a replica's devices are always on one node")
-    count = (workers or 1) * (1 if each is None else each)
+    workers, each = scaling.whole("num_workers", least=1), scaling.part("num_gpus_per_worker")
+    scaling.lose("num_cpus_per_worker", NO_CPU_SHARE)
+    scaling.lose("placement_strategy", ONE_NODE)
+    part.part("deployment_config").lose("ray_actor_options", NO_RAY)
+    asked = devices_each(each, Asked()) if each.raw is not None else Asked()
+    count = (workers or 1) * (1 if asked.count is None else asked.count)
     if workers is not None and workers > 1 and "--tensor-parallel-size" not in launch.args:
         launch.args += ["--tensor-parallel-size", str(workers)]
-    devices = launch.devices(min(count, 1024) if workers or each is not None else None)
-    yield _model(
-        part,
-        name,
-        launch,
-        _kind_of_worker(devices, scaling.part("resources_per_worker")),
-        part.part("deployment_config"),
-    )
+    devices = launch.devices(min(count, MOST_DEVICES) if workers or asked.count is not None else None)
+    devices = shared(_kind_of_worker(devices, scaling.part("resources_per_worker")), asked)
+    yield _model(part, name, launch, devices, part.part("deployment_config"))
 
 
 def _kind_of_worker(devices: Devices | None, resources: Part) -> Devices | None:
