@@ -237,6 +237,8 @@ class EnvoyRig(Rig):
 @dataclass
 class SmgRig(Rig):
     kind: str = "smg"
+    more: ClassVar[tuple[str, ...]] = ()
+    """Further flags."""
 
     async def prepare(self) -> None:
         self.door = self.url = f"http://127.0.0.1:{free_port()}"
@@ -255,6 +257,7 @@ class SmgRig(Rig):
             *("--prometheus-host", "127.0.0.1", "--prometheus-port", metrics),
             *("--control-plane-api-keys", "llmgw:llmgw:admin:s3cret"),
             *self.discovery(),
+            *self.more,
         ]
 
     def discovery(self) -> list[str]:
