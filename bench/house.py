@@ -18,13 +18,15 @@ import aiohttp
 import psutil
 from temporalio.client import Client
 
-from bench.processes import free_block
+from bench.processes import Child, free_block, launched
+from bench.temporal import server_argv
 from workers.devstack.parts import plain_environ
 from workflows.client import Connection, Fleet, UnreachableError, connect
 
 HOST = "127.0.0.1"
 FLEET = "load"
 READY_S = 60.0
+END_S = 120.0
 
 
 class HouseError(Exception):
@@ -40,33 +42,29 @@ class Part:
     log: Path
     is_ready: Callable[[], Awaitable[bool]]
     environ: Mapping[str, str]
-    process: asyncio.subprocess.Process | None = None
+    process: Child | None = None
 
     async def start(self) -> None:
         await self.launch()
         await self.ready()
 
     async def launch(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self.argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=dict(self.environ)
-            )
+        self.process = launched(self.argv, self.log, self.environ)
 
     async def ready(self) -> None:
         try:
             async with asyncio.timeout(READY_S):
                 while not await self.is_ready():
-                    if self.process is None or self.process.returncode is not None:
+                    if self.process is None or not self.process.is_there:
                         raise HouseError(f"{self.name} ended: {self.tail()}")
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise HouseError(f"{self.name} is not ready after {READY_S:g} s: {self.tail()}") from None
 
     async def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal and wait for the end."""
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(number)
-            await self.process.wait()
+        """Send a signal and wait for the end, as long as streams may take."""
+        if self.process is not None:
+            await self.process.ended(number, END_S)
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-1500:] if self.log.exists() else ""
@@ -183,10 +181,7 @@ def _parts(made: House, devices: int, router_flags: Sequence[str], worker_flags:
     def part(name: str, argv: Sequence[str], is_ready: Callable[[], Awaitable[bool]]) -> Part:
         return Part(name, argv, made.folder / f"{name}.log", is_ready, plain_environ())
 
-    temporal = (
-        *(str(Path(sys.executable).parent / "temporal"), "server", "start-dev", "--ip", HOST, "--headless"),
-        *("--log-level", "error", "--port", str(made.first_port), "--db-filename", str(made.folder / "temporal.db")),
-    )
+    temporal = server_argv(made.first_port, made.folder)
     worker = (
         *(*python, "workers.main", "--fleet", FLEET, "--state-dir", state["worker"]),
         *("--address", made.temporal_address, "--metrics-listen", f"{HOST}:{made.first_port + 1}"),

@@ -3,6 +3,7 @@
 Never writes to the bench's own standard output, which is one line of JSON.
 """
 
+import asyncio
 import contextlib
 import os
 import random
@@ -30,12 +31,20 @@ class Child:
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def is_there(self) -> bool:
+        return self.process.poll() is None
+
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    async def ended(self, number: signal.Signals = signal.SIGTERM, limit_s: float = 10.0) -> None:
+        """As `end`, while everything else goes on."""
+        await asyncio.to_thread(self.end, number, limit_s)
+
     def end(self, number: signal.Signals = signal.SIGTERM, limit_s: float = 10.0) -> None:
         """Ends it, by force if it does not listen."""
-        if self.process.poll() is not None:
+        if not self.is_there:
             return
         self.process.send_signal(signal.SIGCONT)
         self.process.send_signal(number)
@@ -54,14 +63,16 @@ class Child:
         return psutil.Process(self.pid).memory_info().rss / MIB
 
 
+def launched(argv: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Child:
+    """A process that somebody else ends. `environ`: all of its environment; None: ours."""
+    with log.open("ab") as out:
+        return Child(subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environ))
+
+
 @contextlib.contextmanager
 def child(argv: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Child]:
     """A process that is ended with the block. `log` gets all its output."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(environ or {})}
-        )
-    made = Child(process)
+    made = launched(argv, log, {**os.environ, **(environ or {})})
     try:
         yield made
     finally:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +40,20 @@ class Server:
         await _connected(self.address)
 
 
-@contextlib.asynccontextmanager
-async def dev_server(folder: Path) -> AsyncIterator[Server]:
-    """A server that answers. RuntimeError when it does not within 20 s."""
-    port = free_port()
-    argv = [
+def server_argv(port: int, folder: Path) -> Sequence[str]:
+    """The command of a server with its store below `folder`."""
+    return [
         *(str(BINARY), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)),
         *("--log-level", "error", "--db-filename", str(folder / "temporal.db")),
         *(item for attribute in ATTRIBUTES for item in ("--search-attribute", attribute)),
     ]
+
+
+@contextlib.asynccontextmanager
+async def dev_server(folder: Path) -> AsyncIterator[Server]:
+    """A server that answers. RuntimeError when it does not within 20 s."""
+    port = free_port()
+    argv = server_argv(port, folder)
     address = f"127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
 

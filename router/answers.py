@@ -24,6 +24,7 @@ class Miss(StrEnum):
     BROKEN = "broken"
     BAD_REQUEST = "bad_request"
     TOO_LARGE = "too_large"
+    TOO_SLOW = "too_slow"
     UNAUTHORIZED = "unauthorized"
     UNKNOWN_PATH = "unknown_path"
 
@@ -120,6 +121,11 @@ async def last(request: web.Request, response: web.Response) -> web.Response:
 def too_large(limit_bytes: int) -> Answer:
     message = f"the request body is larger than this router's limit of {limit_bytes / 1048576:g} MiB"
     return Answer(Miss.TOO_LARGE, 413, message, "body_too_large")
+
+
+def too_slow(limit_s: float) -> Answer:
+    message = f"the request body did not arrive within this router's limit of {limit_s:g} s"
+    return Answer(Miss.TOO_SLOW, 408, message, "body_too_slow", ends=True)
 
 
 def unauthorized() -> Answer:

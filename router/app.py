@@ -16,7 +16,8 @@ from router.counts import Counts, taken
 from router.description import describe
 from router.disk import Disk
 from router.metrics import CONTENT_TYPE, Count, Metrics
-from router.proxy import PATHS, SIDE_DOOR, Hold, Proxy
+from router.paths import PATHS
+from router.proxy import SIDE_DOOR, Hold, Limits, Proxy
 from router.settings import Settings
 from router.sockets import to_engine
 from router.state import StateStream
@@ -126,7 +127,8 @@ def add_data_plane(app: web.Application, settings: Settings, traffic: Traffic, g
         trust_env=False,
     )
     hold = Hold(settings.hold_limit_s, settings.hold_requests)
-    proxy = Proxy(traffic, session, gate, hold, settings.max_body_bytes, settings.access_log)
+    limits = Limits(settings.max_body_bytes, settings.body_limit_s)
+    proxy = Proxy(traffic, session, gate, hold, limits, settings.access_log)
     for path in PATHS:
         app.router.add_post(path, proxy.complete)
     app.router.add_get("/v1/models", proxy.list_models)

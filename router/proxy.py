@@ -35,13 +35,12 @@ from router.asks import is_waking
 from router.auth import Gate
 from router.body import BadBody, ModelField, find_model
 from router.call import CLIENT_GONE, Call
+from router.form import FORM, FormField, find_model_in_form
 from router.headers import REQUEST_ID, to_client, to_endpoint
+from router.paths import PATHS
 from router.routing import Candidate, Route, listed
 from router.traffic import ModelCounts, Traffic
 from router.uses import Use
-
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
-"""Whatever is a POST of a JSON object with a `model`, and answered by an engine under the same path."""
 
 SIDE_DOOR = "/for/{whom}"
 """The same paths below an address of its own for each sleeping model: some routers know one model by one address."""
@@ -117,7 +116,7 @@ class _Outbound:
 
     path: str
     headers: CIMultiDict[str]
-    model: ModelField
+    model: ModelField | FormField
     body: bytes
 
     def for_endpoint(self, candidate: Candidate) -> tuple[URL, bytes | io.BytesIO]:
@@ -135,18 +134,26 @@ class Hold:
     requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a request's body. `max_body_bytes` is enforced by the server; here it is only told."""
+
+    max_body_bytes: int
+    body_limit_s: float
+
+
 class Proxy:
     """Where `gate` is open, clients need no key and an Authorization header is passed on to the engine."""
 
     def __init__(
-        self, traffic: Traffic, session: ClientSession, gate: Gate, hold: Hold, max_body_bytes: int, log: bool
+        self, traffic: Traffic, session: ClientSession, gate: Gate, hold: Hold, limits: Limits, log: bool
     ) -> None:
-        """`max_body_bytes` is enforced by the server; here it is only told. `log`: a line per request."""
+        """`log`: a line per request."""
         self._traffic = traffic
         self._session = session
         self._gate = gate
         self._hold = hold
-        self._max_body_bytes = max_body_bytes
+        self._limits = limits
         self._log = log
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
@@ -197,12 +204,15 @@ class Proxy:
         if not self._traffic.routing.fleets:
             return answers.no_table()
         try:
-            body = await request.read()
+            body = await self._body(request)
+        except TimeoutError:
+            return answers.too_slow(self._limits.body_limit_s)
         except web.HTTPRequestEntityTooLarge:
-            return answers.too_large(self._max_body_bytes)
+            return answers.too_large(self._limits.max_body_bytes)
         except web.RequestPayloadError:
             return answers.unreadable()
-        model = find_model(body)
+        kind = request.headers.get("Content-Type", "")
+        model = find_model_in_form(body, kind) if request.content_type == FORM else find_model(body)
         if isinstance(model, BadBody):
             return answers.bad_body(model.message, self._traffic.routing.routes if model.missing else None)
         headers = to_endpoint(request.headers, keep_authorization=self._gate.open)
@@ -212,6 +222,13 @@ class Proxy:
         at = request.path if whom is None else request.path.removeprefix(SIDE_DOOR.format(whom=whom))
         path = f"{at}?{query}" if query else at
         return await self._forward(request, call, _Outbound(path, headers, model, body))
+
+    async def _body(self, request: web.Request) -> bytes:
+        """All of it. TimeoutError where it does not arrive in time; most are here already, and need no clock."""
+        if request.content.is_eof():
+            return await request.read()
+        async with asyncio.timeout(self._limits.body_limit_s):
+            return await request.read()
 
     async def _forward(self, request: web.Request, call: Call, outbound: _Outbound) -> web.StreamResponse | Answer:
         """Attempt after attempt, each with a pick from the table then in force."""

@@ -57,6 +57,8 @@ class Settings:
     """How long a request for a model that sleeps or starts is held; 0: it is answered at once."""
     hold_requests: int = 100
     """Requests held for one model."""
+    body_limit_s: float = 300.0
+    """How long a request's body may take to arrive."""
     processes: int = 1
     """That serve clients behind one port."""
 
@@ -147,6 +149,13 @@ _DRAIN = _Option(
     "drain-limit-s", "LLMGW_ROUTER_DRAIN_LIMIT_S", "30", _number(0, 86400), "limit for open requests when it is stopped"
 )
 _BODY = _Option("max-body-mib", "LLMGW_ROUTER_MAX_BODY_MIB", "64", _number(0.001, 4096), "largest request body")
+_BODY_LIMIT = _Option(
+    "body-limit-s",
+    "LLMGW_ROUTER_BODY_LIMIT_S",
+    "300",
+    _number(0.01, 86400),
+    "how long a request body may take to arrive",
+)
 _LOG = _Option("access-log", "LLMGW_ROUTER_ACCESS_LOG", "on", _switch, "on or off: a JSON line per request, no prompts")
 _HOLD = _Option(
     "hold-limit-s",
@@ -163,7 +172,7 @@ _PROCESSES = _Option(
 )
 _OPTIONS: tuple[_Option[object], ...] = (
     *(_LISTEN, _STATE, _TOKENS, _KEYS, _ID),
-    *(_CONNECT, _DRAIN, _BODY, _LOG, _HOLD, _HELD, _PROCESSES),
+    *(_CONNECT, _DRAIN, _BODY, _BODY_LIMIT, _LOG, _HOLD, _HELD, _PROCESSES),
 )
 
 
@@ -181,6 +190,7 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
         drain_limit_s=source.value(_DRAIN),
         max_body_bytes=int(source.value(_BODY) * MIB),
         access_log=source.value(_LOG),
+        body_limit_s=source.value(_BODY_LIMIT),
         hold_limit_s=source.value(_HOLD),
         hold_requests=source.value(_HELD),
         processes=source.value(_PROCESSES),

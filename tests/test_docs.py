@@ -42,7 +42,7 @@ def test_every_option_is_in_the_docs_with_its_variable() -> None:
     worker = {(option.flag, option.variable) for option in flags.OPTIONS}
     router = (ROOT / "router" / "settings.py").read_text()
     variables = {(f"--{flag}", variable) for flag, variable in re.findall(r'"([a-z-]+)",\s*"(LLMGW_[A-Z_]+)"', router)}
-    assert len(variables) == 12
+    assert len(variables) == 13
     for flag, variable in agent | worker | variables:
         assert f"| `{flag}` | `{variable}` |" in PAGE, flag
     assert {flag for flag in flags.CONNECTION if f"| `{flag}` | " not in PAGE} == set()

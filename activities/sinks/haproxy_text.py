@@ -118,6 +118,7 @@ def config_text(wanted: Wanted, book: Book, map_path: Path) -> bytes:
             "  balance leastconn",
             "  option redispatch 1",
             "  option allbackups",
+            "  option abortonclose",  # a client that goes away ends its request at the engine
             "  retries 2",
             "  http-request return status 503 content-type application/json "
             f"string '{_NOT_READY}' hdr retry-after \"{retry}\" if {{ nbsrv lt 1 }}",

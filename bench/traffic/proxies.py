@@ -11,9 +11,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
+from bench.processes import launched
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.table import table_digest
 from llmgw.wire import Endpoint, ModelState, RouterTable, TableModel, Token
@@ -33,11 +34,6 @@ def program(name: str) -> str:
     if found is None:
         raise AbsentError(f"there is no {name} here")
     return found
-
-
-def started(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
 
 def until_it_serves(url: str) -> None:
@@ -61,7 +57,7 @@ def ours(folder: Path, port: int, engine: str) -> subprocess.Popen[bytes]:
         *(sys.executable, "-m", "router.main", "--listen", f"127.0.0.1:{port}"),
         *("--state-dir", str(folder / "router"), "--access-log", "off"),
     ]
-    process = started(argv, folder / "router.log")
+    process = launched(argv, folder / "router.log").process
     models = (TableModel(name=ModelName("m"), state=ModelState.READY),)
     endpoints = (Endpoint(id=ReplicaId("m-1"), url=engine, models=("m",), served_name="m", engine="stub"),)
     table = RouterTable(
@@ -92,7 +88,7 @@ def smg(folder: Path, port: int, engine: str) -> subprocess.Popen[bytes]:
         *("--policy", "round_robin", "--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)),
         *("--discovery-provider", "file", "--discovery-file", str(workers), "--log-level", "error"),
     ]
-    return started(argv, folder / "smg.log")
+    return launched(argv, folder / "smg.log").process
 
 
 def haproxy(folder: Path, port: int, engine: str) -> subprocess.Popen[bytes]:
@@ -103,7 +99,7 @@ def haproxy(folder: Path, port: int, engine: str) -> subprocess.Popen[bytes]:
         f"frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\n"
         f"backend b\n  server m-1 {engine.removeprefix('http://')}\n"
     )
-    return started([program("haproxy"), "-db", "-f", str(config)], folder / "haproxy.log")
+    return launched([program("haproxy"), "-db", "-f", str(config)], folder / "haproxy.log").process
 
 
 PROXIES: dict[str, Callable[[Path, int, str], subprocess.Popen[bytes]]] = {

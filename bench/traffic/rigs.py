@@ -168,6 +168,7 @@ class HAProxyRig(Rig):
         front = (DEPLOY / "haproxy.cfg").read_text().replace("/etc/haproxy", str(self.directory))
         front = front.replace(":8080", self.door.removeprefix("http://"))
         (self.directory / "haproxy.cfg").write_text(front)
+        shutil.copy(DEPLOY / "llmgw.lua", self.directory)
         for name in ("llmgw.cfg", "llmgw.cfg.map"):
             (self.directory / name).touch()
 
@@ -214,6 +215,7 @@ class EnvoyRig(Rig):
         for name in ("cds.json", "rds.json"):
             shutil.copy(DEPLOY / name, self.directory / "xds")
         text = (DEPLOY / "envoy.yaml").read_text().replace("/run/llmgw/envoy", self.settings["directory"])
+        text = text.replace("/etc/envoy", str(DEPLOY))
         text = text.replace("9901", self.url.rpartition(":")[2]).replace("8080", self.door.rpartition(":")[2])
         (self.directory / "envoy.yaml").write_text(text.replace("0.0.0.0", "127.0.0.1"))  # noqa: S104 - taken out
 
@@ -235,6 +237,8 @@ class EnvoyRig(Rig):
 @dataclass
 class SmgRig(Rig):
     kind: str = "smg"
+    more: ClassVar[tuple[str, ...]] = ()
+    """Further flags."""
 
     async def prepare(self) -> None:
         self.door = self.url = f"http://127.0.0.1:{free_port()}"
@@ -253,6 +257,7 @@ class SmgRig(Rig):
             *("--prometheus-host", "127.0.0.1", "--prometheus-port", metrics),
             *("--control-plane-api-keys", "llmgw:llmgw:admin:s3cret"),
             *self.discovery(),
+            *self.more,
         ]
 
     def discovery(self) -> list[str]:

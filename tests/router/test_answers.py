@@ -22,6 +22,7 @@ ANSWERS: dict[str, Answer] = {
     "bad body": answers.bad_body("no JSON"),
     "unreadable": answers.unreadable(),
     "too large": answers.too_large(1024),
+    "too slow": answers.too_slow(300.0),
     "unauthorized": answers.unauthorized(),
     "unknown path": answers.unknown_path(["/v1/models"]),
 }

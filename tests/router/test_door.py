@@ -158,3 +158,14 @@ async def test_a_client_that_stops_in_the_middle_of_its_request_holds_up_nobody(
     assert (await rig.ask())[0] == 200
     writer.close()
     assert await reader.read() == b""
+
+
+async def test_a_body_that_does_not_come_to_its_end_is_waited_for_so_long(tmp_path: Path) -> None:
+    async with started(tmp_path, body_limit_s=0.05) as rig:
+        await rig.serve((model("m"),), ())
+        host, _, port = rig.url.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: r\r\nContent-Length: 100\r\n\r\n{")
+        assert b" 408 " in await reader.readline()
+        assert b"body_too_slow" in await reader.read(), "and the connection ends"
+        writer.close()

@@ -386,7 +386,7 @@ async def test_models_and_aliases_are_listed_with_their_state(rig: Rig, engine: 
 
 
 async def test_another_path_is_told_what_is_served(rig: Rig) -> None:
-    async with rig.client.post(rig.url + "/v1/images/generations", json={}) as response:
+    async with rig.client.post(rig.url + "/v1/batches", json={}) as response:
         assert response.status == 404
         assert CHAT in (await response.json())["error"]["message"]
     async with rig.client.get(rig.url + CHAT) as response:

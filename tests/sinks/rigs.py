@@ -8,9 +8,9 @@ import pytest
 
 from bench.traffic import rigs
 from bench.traffic.proxies import AbsentError
-from bench.traffic.rigs import RIGS, NativeRig, Rig
+from bench.traffic.rigs import RIGS, NativeRig, Rig, SmgRig
 
-__all__ = ["RIGS", "NativeRig", "Rig", "running"]
+__all__ = ["RIGS", "NativeRig", "Rig", "SmgRig", "running"]
 
 
 @asynccontextmanager

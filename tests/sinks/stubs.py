@@ -24,12 +24,17 @@ class Stub:
     """Set: running streams end in order."""
     taken: int = 0
     running: int = 0
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """A client came for an answer that never comes (`user`: waits), and went away."""
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
         if body.get("model") != self.model:
             return web.json_response({"error": {"message": f"no model {body.get('model')}", "code": 404}}, status=404)
         self.taken += 1
+        if body.get("user") == "waits":
+            await self._wait()
         if not body.get("stream"):
             return web.json_response(self._answer("chat.completion"))
         self.running += 1
@@ -41,6 +46,20 @@ class Stub:
         await response.write_eof()
         self.running -= 1
         return response
+
+    async def _wait(self) -> None:
+        self.came.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
+
+    async def transcribe(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        if form.get("model") != self.model or "file" not in form:
+            return web.json_response({"error": {"message": f"no model {form.get('model')!r}", "code": 404}}, status=404)
+        self.taken += 1
+        return web.json_response({"text": self.id})
 
     def _answer(self, kind: str) -> dict[str, object]:
         message = {"role": "assistant", "content": self.id}
@@ -72,6 +91,7 @@ async def engine(id_: str, model: str = "m") -> AsyncIterator[Stub]:
     app.add_routes(
         [
             web.post("/v1/chat/completions", stub.chat),
+            web.post("/v1/audio/transcriptions", stub.transcribe),
             web.get("/v1/models", stub.list_models),
             web.get("/health", _healthy),
             web.get("/metrics", stub.metrics),

@@ -103,6 +103,23 @@ async def test_a_withdrawn_endpoint_is_not_picked_and_its_stream_runs_to_its_end
 
 
 @pytest.mark.parametrize("kind", WITH_DOOR)
+async def test_a_client_that_goes_away_before_its_answer_ends_its_request_at_the_engine(
+    kind: str, tmp_path: Path
+) -> None:
+    async with scene(kind, tmp_path) as (plane, one, two):
+        await plane.patch(drop=["m-2"])
+        await serves(plane, {"m-1"})
+        body = {"model": "m", "messages": MESSAGES, "user": "waits"}
+        async with httpx.AsyncClient(base_url=plane.rig.door, trust_env=False, timeout=60, verify=TLS) as client:
+            asking = asyncio.create_task(client.post("/v1/chat/completions", json=body))
+            await asyncio.wait_for(one.came.wait(), 60)
+            asking.cancel()
+        await asyncio.wait_for(one.left.wait(), 60)
+        assert two.taken == 0
+        assert {who(await ask(plane)) for _ in range(3)} == {"m-1"}
+
+
+@pytest.mark.parametrize("kind", WITH_DOOR)
 async def test_what_was_withdrawn_unused_is_idle_at_once(kind: str, tmp_path: Path) -> None:
     async with scene(kind, tmp_path) as (plane, one, _two):
         reply = await plane.patch(drop=["m-1"])

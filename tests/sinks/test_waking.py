@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 
 from activities.sinks.waking import stand_ins
@@ -11,7 +12,7 @@ from llmgw.ids import ModelName
 from llmgw.wire import Endpoint, ModelState, TableModel
 from tests.sinks.agent import agent
 from tests.sinks.plane import plane_of
-from tests.sinks.rigs import running
+from tests.sinks.rigs import NativeRig, SmgRig, running
 from tests.sinks.stubs import engine
 from tests.sinks.test_conformance import ask, serves, who
 
@@ -44,6 +45,60 @@ async def test_a_request_through_another_router_wakes_its_model_and_is_answered(
             await serves(plane, {"m-1"})
             await plane.sees(lambda seen: seen.idle == ("m-1",))
             await activator.sees(lambda seen: seen.idle == ("m-1",) and seen.asked == ())
+
+
+MANY = 40
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["haproxy", "envoy", "smg"])
+async def test_many_wait_behind_another_router_leave_their_places_and_are_told_when_to_come_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SmgRig, "more", ("--disable-retries", "--disable-circuit-breaker"))  # as docs/routers.md says
+    for name in ("edge", "activator", "other"):
+        (tmp_path / name).mkdir()
+    asleep = ASLEEP.model_copy(update={"retry_after_s": 7})
+    async with (
+        engine("m-1") as one,
+        agent([one]) as agent_url,
+        running("native", tmp_path / "activator") as ours,
+        running(kind, tmp_path / "edge") as edge,
+    ):
+        edge.settings = {**edge.settings, "activator": ours.door}
+        async with plane_of(ours, agent_url) as activator, plane_of(edge, agent_url) as plane:
+            await activator.put([asleep], [])
+            await plane.put([asleep], [])
+            await plane.sees(plane.holds_table)
+            waiting = [asyncio.create_task(ask(plane)) for _ in range(MANY)]
+            await until_waiting(ours.door, MANY)
+            for one_of_them in waiting[1:]:
+                one_of_them.cancel()
+            await until_waiting(ours.door, 1)
+            await activator.sees(lambda seen: seen.asked == ("m",))
+            await activator.put([READY], [one.endpoint])
+            assert who(await waiting[0]) == "m-1"
+            assert one.taken == 1, "nobody works for those who went"
+
+        monkeypatch.setattr(NativeRig, "hold_limit_s", "0.2")
+        async with running("native", tmp_path / "other") as short:
+            edge.settings = {**edge.settings, "activator": short.door}
+            async with plane_of(short, agent_url) as activator, plane_of(edge, agent_url) as plane:
+                plane.seq = 50
+                await activator.put([asleep], [])
+                await plane.put([asleep], [])
+                await plane.sees(plane.holds_table)
+                async with asyncio.timeout(60):
+                    while (answer := await ask(plane)).headers.get("retry-after") != "7":  # noqa: ASYNC110 - likewise
+                        await asyncio.sleep(0.05)
+                assert answer.status_code == 503
+
+
+async def until_waiting(door: str, number: int) -> None:
+    """Until so many requests wait at a router of ours for their model."""
+    async with asyncio.timeout(60), httpx.AsyncClient(base_url=door, trust_env=False) as client:
+        while f'llmgw_router_waiting{{model="m"}} {number}' not in (await client.get("/metrics")).text:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 def test_only_models_that_a_request_can_wake_get_a_stand_in() -> None:

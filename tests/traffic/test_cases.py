@@ -124,14 +124,14 @@ async def test_b27_b31_routers_agree_however_slow_or_away_one_of_them_is(tmp_pat
         # One router is slow: it is waited for, named, and agrees with the others afterwards.
         r3 = home.parts["r3"].process
         assert r3 is not None
-        r3.send_signal(signal.SIGSTOP)
+        r3.send(signal.SIGSTOP)
         await wants()
         async with asyncio.timeout(LIMIT_S):
             while (behind := await not_current(home)) != {"r3"}:  # noqa: ASYNC110 - likewise
                 await asyncio.sleep(0.1)
         assert behind == {"r3"}
         await only_left(home, set())
-        r3.send_signal(signal.SIGCONT)
+        r3.send(signal.SIGCONT)
         await agree(home, {})
 
         # The same name comes back elsewhere, while another router is away with its old table on disk.
