@@ -18,7 +18,7 @@ from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.recent import Recent
 from llmgw.table_log import Step
-from llmgw.world import HeldCatalog, Input, InputKind, World
+from llmgw.world import Event, HeldCatalog, Input, InputKind, World
 
 KEPT_VERDICTS = 20
 
@@ -148,7 +148,12 @@ class FleetState:
         if observation.pool != self.pool:
             self.world = record.forget_silence(self.world)
         self.pool, self.cursor = observation.pool, observation.cursor
-        self.recent = self.recent.with_acting(observation.acting)
+        self.recent = self.recent.with_acting(observation.acting, now_s)
+        for node in observation.nodes:
+            seen = self.world.seen.get(node.node)
+            if seen is not None and seen.instance != node.instance:
+                what = "its machine was started anew" if seen.boot != node.boot else "its agent was started anew"
+                self.recent = self.recent.with_event(Event(now_s, f"node/{node.node}", what))
         self.world = record.observed(self.world, observation, now_s)
 
     # --- lanes ---
