@@ -27,6 +27,7 @@ from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
 from llmgw.calls import cut
 from llmgw.ids import NodeId, ReplicaId, RouterId
+from llmgw.misfit import misfits
 from llmgw.observation import (
     NodeSeen,
     Observation,
@@ -305,8 +306,7 @@ class Pool:
             else:
                 self._router(stream, RouterState.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            self._trouble(stream, cut(f"its report is not understood: {first['loc']}: {first['msg']}"))
+            self._trouble(stream, cut(f"its report is not understood: {misfits(error, document='it')}"))
 
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision

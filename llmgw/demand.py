@@ -14,6 +14,7 @@ from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId
 from llmgw.memo import Latest
 from llmgw.rolling import Version
+from llmgw.sentences import counted
 from llmgw.stopping import live_routers
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
@@ -124,7 +125,7 @@ def _keep(
     asleep = _falls_asleep(draft, model, good[wanted:])
     for assignment in good[wanted:]:
         if assignment is not asleep:
-            draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}")
+            draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {counted(wanted, 'replica')}")
     return [*good[:wanted], *([] if asleep is None else [asleep])]
 
 

@@ -17,6 +17,7 @@ from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.recent import Recent
+from llmgw.sentences import counted
 from llmgw.table_log import Step
 from llmgw.world import Event, HeldCatalog, Input, InputKind, World
 
@@ -141,7 +142,7 @@ class FleetState:
     def watching(self) -> str:
         """What the observe activity watches, in words."""
         nodes, routers = len(members.nodes(self.world)), len(members.routers(self.world))
-        return f"watch {nodes} node{'s' * (nodes != 1)} and {routers} router{'s' * (routers != 1)}"
+        return f"watch {counted(nodes, 'node')} and {counted(routers, 'router')}"
 
     def observed(self, observation: Observation, now_s: float) -> None:
         self.at(now_s)
