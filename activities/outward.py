@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from activities.settings import Outward
 from llmgw.calls import CallOutcome, cut
+from llmgw.misfit import misfits
 from llmgw.wire import ErrorCode, ErrorReply
 
 KEPT_S = 4.0
@@ -113,5 +114,5 @@ def in_words(error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no answer in time"
     if isinstance(error, ValidationError):
-        return cut(f"the answer is not understood: {error.errors()[0]['msg']}")
+        return cut(f"the answer is not understood: {misfits(error, document='it')}")
     return cut(f"{type(error).__name__}: {error}")

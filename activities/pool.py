@@ -31,6 +31,7 @@ from llmgw import alike
 from llmgw.calls import cut
 from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
+from llmgw.misfit import misfits
 from llmgw.observation import (
     NodeSeen,
     Observation,
@@ -343,10 +344,9 @@ class Pool:
             else:
                 self._router(stream, RouterState.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            if first["type"] in ("json_invalid", "model_type"):
+            if error.errors(include_url=False)[0]["type"] in ("json_invalid", "model_type"):
                 raise ValueError(f"it is no {_KINDS[stream.kind]}: it says {_shown(line)}") from error
-            return f"its report is not understood: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            return f"its report is not understood: {misfits(error, document='it')}"
         stream.understood += 1
         return ""
 

@@ -14,6 +14,7 @@ from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId
 from llmgw.memo import Latest
 from llmgw.rolling import Version
+from llmgw.sentences import counted
 from llmgw.stopping import live_routers
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
@@ -165,7 +166,7 @@ def _has_slept_enough(draft: Draft, model: Model, assignment: Assignment) -> boo
 def _why_spare(draft: Draft, model: Model, assignment: Assignment, wanted: int) -> str:
     if model.idle is Idle.SLEEP and not wanted and _has_slept_enough(draft, model, assignment):
         return f"nobody asked for {model.name} in the {model.asleep_timeout_s:g} s that it slept"
-    return f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}"
+    return f"{model.name} needs {counted(wanted, 'replica')}"
 
 
 def _may_sleep(draft: Draft, assignment: Assignment) -> bool:

@@ -14,6 +14,7 @@ from llmgw.catalog import Model
 from llmgw.grouped import NOTHING, Grouped, grouped
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
+from llmgw.sentences import counted
 from llmgw.steady import steady
 from llmgw.wire import LaunchSpec
 from llmgw.world import (
@@ -163,7 +164,7 @@ class Draft:
         self.put(assignment)
         self.fresh.append(assignment)
         self.fresh_bytes += plan_size.of_start(assignment)
-        devices = f" on {len(assignment.claims)} device{'s' * (len(assignment.claims) != 1)}"
+        devices = f" on {counted(len(assignment.claims), 'device')}"
         where = assignment.node + (devices if assignment.claims else "")
         self.event(f"replica/{assignment.replica}", f"{assignment.model}/{assignment.profile} goes to {where}")
 

@@ -163,7 +163,7 @@ async def test_a_report_of_another_version_is_a_trouble_and_no_silence(pool: Poo
     try:
         async with asyncio.timeout(120):
             (trouble,) = (await pool.take(0)).troubles
-        assert trouble.text == "its report is not understood: boot_id: Field required"
+        assert trouble.text == "its report is not understood: boot_id is missing"
         assert stream.heard_s >= 5.0
     finally:
         await pool.close()
