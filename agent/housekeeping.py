@@ -14,6 +14,7 @@ import structlog
 from agent.ledger import LedgerError
 from agent.proc import boottime_s, machine_id
 from agent.statefolder import StateInUse, kept_machine_id
+from agent.tls import Rotation
 from llmgw.ids import ReplicaId
 from llmgw.wire import DiskReport, EngineState
 
@@ -68,6 +69,16 @@ class Housekeeping:
     def _bound(self, logs: list[tuple[ReplicaId, int]]) -> bool:
         """Whether one was over its limit. In a thread."""
         return sum(self._node.logs.bound(*one) for one in logs) > 0
+
+    async def keep_certificate(self, rotation: Rotation) -> None:
+        """Take one that was replaced on the disk into force."""
+        told = ""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            problem = await asyncio.to_thread(rotation.check)
+            if problem and problem != told:
+                log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
+            told = problem
 
     async def _look_after_folder(self) -> None:
         if await asyncio.to_thread(self._node.folder.is_lost):

@@ -7,7 +7,6 @@ import asyncio
 import socket
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from importlib import metadata
 
 import structlog
 
@@ -19,14 +18,14 @@ from agent.devices import DeviceSource, Holding, Known, Whose, device_source, wi
 from agent.enginelogs import EngineLogs
 from agent.handles import raise_soft_limit, why_too_few
 from agent.hearing import Hearing
-from agent.housekeeping import HOUSEKEEPING_S, Housekeeping
+from agent.housekeeping import Housekeeping
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
-from agent.marks import MARKER, processes_of, read_mark
+from agent.marks import processes_of
 from agent.metrics import Meters
 from agent.oom import MemoryDeaths
 from agent.ports import Ports
-from agent.proc import PROC, Census, Process, boot_id, boottime_s, machine_id, process_at
+from agent.proc import Census, Process, boot_id, boottime_s, machine_id
 from agent.readiness import Prober
 from agent.recovery import recover
 from agent.replica import Replica
@@ -34,8 +33,10 @@ from agent.reports import Revisions
 from agent.settings import Settings
 from agent.statefolder import StateFolder, StateInUse, kept_machine_id
 from agent.surroundings import Surroundings
+from agent.telling import own_version
 from agent.tls import Rotation
 from agent.weights.shelf import Shelf, User
+from agent.whose import whose
 from llmgw.fencing import owner_of
 from llmgw.ids import DeviceId, ReplicaId
 from llmgw.wire import NodeReport, Token
@@ -99,7 +100,7 @@ class Node:
         )
         self._devices = Known()
         self._hostname = socket.gethostname()
-        self._version = _version()
+        self._version = own_version()
 
     # --- begin and end ---------------------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ class Node:
 
     def watch_certificate(self, rotation: Rotation) -> None:
         """Take a certificate that was replaced on the disk into force, within seconds."""
-        self._make_task(self._keep_certificate(rotation), "certificate")
+        self._make_task(self.house.keep_certificate(rotation), "certificate")
 
     # --- what commands use -----------------------------------------------------------------------------------------
 
@@ -192,16 +193,8 @@ class Node:
 
     def whose(self, pid: int) -> Whose:
         """Whether a process belongs to a replica here: by its session, or by its mark."""
-        process = process_at(pid)
-        if process is None:
-            return Whose.UNSEEN
-        if process.session in {replica.record.pid for replica in self.replicas.values()} or self.cgroups.holds(pid):
-            return Whose.OURS
-        with suppress(OSError):
-            environ = (PROC / str(pid) / "environ").read_bytes()
-            mark = read_mark(environ) if MARKER in environ else None
-            return Whose.OURS if mark is not None and mark.node in self.names else Whose.FOREIGN
-        return Whose.FOREIGN
+        sessions = {replica.record.pid for replica in self.replicas.values()}
+        return whose(pid, lambda process: process.session in sessions or self.cgroups.holds(pid), self.names)
 
     def forget(self, replica: ReplicaId) -> None:
         """A replica proven gone: its devices are free, its ports rest. The caller saves."""
@@ -351,19 +344,3 @@ class Node:
             if note not in before.left_out:
                 log.info("device left out", device=note)
         return self._devices
-
-    async def _keep_certificate(self, rotation: Rotation) -> None:
-        told = ""
-        while True:
-            await asyncio.sleep(HOUSEKEEPING_S)
-            problem = await asyncio.to_thread(rotation.check)
-            if problem and problem != told:
-                log.error("the new certificate cannot be used; the last one stays in force", problem=problem)
-            told = problem
-
-
-def _version() -> str:
-    try:
-        return metadata.version("llmgw")
-    except metadata.PackageNotFoundError:
-        return "unknown"

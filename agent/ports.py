@@ -6,7 +6,7 @@ let go by every router, or an hour. It never decides who gets a port, and knows 
 
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -126,29 +126,51 @@ class Ports:
 
 
 def _bind(port: int) -> socket.socket | None:
-    """Bound on every address: then nobody listens on any of them. Never listening, so it takes no traffic."""
-    candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    with suppress(OSError):
-        candidate.bind(("", port))
-        return candidate
-    candidate.close()
+    """Bound on every address: then nobody listens on any of them. Never listening, so it takes no traffic.
+
+    Connections that the last engine has closed linger for a minute (TIME_WAIT and what comes before it). They keep a
+    port from nobody who says that he knows (SO_REUSEADDR), as servers do; so from us only where there is more.
+    """
+    for reuse in (False, True):
+        if reuse and not _only_lingers(port):
+            return None
+        candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        with suppress(OSError):
+            candidate.bind(("", port))
+            return candidate
+        candidate.close()
     return None
 
 
+_LISTENS = "0A"
+_LINGERS = frozenset({"04", "05", "06", "09", "0B"})
+"""FIN_WAIT1, FIN_WAIT2, TIME_WAIT, LAST_ACK, CLOSING: closed on this side."""
+
+
+def _only_lingers(port: int, proc: Path = PROC) -> bool:
+    """Whether connections that are over are all there is of a port; false where the kernel does not tell."""
+    states = {state for state, _ in _sockets_at(port, proc)}
+    return bool(states) and states <= _LINGERS
+
+
 def listens_at(port: int, proc: Path = PROC) -> tuple[str, ...]:
-    """The addresses of this machine at which somebody listens on `port`; none where the kernel does not tell.
+    """The addresses of this machine at which somebody listens on `port`; none where the kernel does not tell."""
+    return tuple(dict.fromkeys(address for state, address in _sockets_at(port, proc) if state == _LISTENS))
+
+
+def _sockets_at(port: int, proc: Path) -> Iterator[tuple[str, str]]:
+    """(state, own address) of every socket with this port of its own.
 
     Format of /proc/net/tcp: proc_net(5); addresses are in the processor's byte order, in words of 32 bits.
     """
-    found: list[str] = []
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with suppress(OSError, ValueError, IndexError):
             for line in (proc / "net" / name).read_text().splitlines()[1:]:
                 words = line.split()
                 address, _, number = words[1].partition(":")
-                if words[3] == "0A" and int(number, 16) == port:
+                if int(number, 16) == port:
                     raw = b"".join(
                         int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
                     )
-                    found.append(socket.inet_ntop(family, raw))
-    return tuple(dict.fromkeys(found))
+                    yield words[3], socket.inet_ntop(family, raw)

@@ -1,6 +1,7 @@
-"""A replica in words and as the row of a report. Pure."""
+"""A replica in words and as the row of a report, and what this program is called."""
 
 import signal
+from importlib import metadata
 
 from agent.ledger import Record
 from llmgw.wire import EngineState, ReplicaReport
@@ -40,3 +41,10 @@ def how_it_ended(exit_code: int | None, state: EngineState) -> str:
     except ValueError:
         name = str(-exit_code)
     return f"the engine was killed by {name} while {state}"
+
+
+def own_version() -> str:
+    try:
+        return metadata.version("llmgw")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from agent.devices import Holding, Known, Whose, judge
-from agent.inventory.dumps import UNKNOWN_FORM, read_dump
+from agent.inventory.dumps import UNKNOWN_FORM, decoded, read_dump
 from agent.inventory.seen import Sight
 from agent.inventory.sources import Machine
 from agent.inventory.topology import read_links, read_slice_profiles
@@ -35,7 +35,7 @@ def _told_of(known: Known, sight: Sight) -> dict[str, object]:
 def main() -> None:
     files = [Path(name) for name in sys.argv[1:]]
     for file in files:
-        text = file.read_text(errors="replace")
+        text = decoded(file.read_bytes())
         print(json.dumps({"file": file.name, **told(read_dump(text), text)}, indent=2))
     if not files:
         print(json.dumps(told(Machine().look()), indent=2))

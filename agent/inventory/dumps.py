@@ -3,6 +3,8 @@
 For people who want to know what the agent would make of a machine before it runs there, and for tests.
 """
 
+import codecs
+
 from agent.inventory import (
     amd,
     amd_smi,
@@ -20,6 +22,12 @@ from agent.inventory import (
 from agent.inventory.seen import Sight, first_lines, sober
 
 UNKNOWN_FORM = "no list of devices that is known here: "
+
+
+def decoded(data: bytes) -> str:
+    """The text of a saved output; PowerShell saves in UTF-16."""
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if wide else "utf-8-sig", errors="replace")
 
 
 def read_dump(text: str) -> Sight:

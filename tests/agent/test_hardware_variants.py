@@ -11,7 +11,7 @@ import pytest
 
 from agent.devices import Holding, Known, Whose, judge
 from agent.inventory import sources
-from agent.inventory.dumps import read_dump
+from agent.inventory.dumps import decoded, read_dump
 from agent.inventory.nvml import NvmlReader
 from agent.inventory.seen import MOST_MIB, Seen, Sight, User, mib, sober
 from agent.inventory.sources import Machine
@@ -568,3 +568,10 @@ def test_main_memory_is_what_the_kernel_tells_and_no_more_than_this_agents_own_l
     for folder, limit in limits.items():
         (mount / folder / "memory.max").write_text(limit + "\n")
     assert host_memory_mib(proc) == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_saved_output_is_read_in_whatever_encoding_it_was_saved(encoding: str) -> None:
+    text = HEAD + "0, NVIDIA RTX™, GPU-a0, 81559 MiB, 3 MiB\n"
+    assert rows(read_dump(decoded(text.encode(encoding)))) == [(0, "NVIDIA RTX™", 81559, 3, "")]
+    assert decoded(b"\xff\x00\xfe")

@@ -1,12 +1,13 @@
 """Ports are bound before they are promised, and lost to a stranger without costing an attempt."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.portloss import tells_of_a_lost_port
-from agent.ports import overlap_with_clients
+from agent.ports import NoPort, Ports, overlap_with_clients
 from agent.replica import MOST_MOVES
 from llmgw.wire import LaunchSpec
 from tests.agent.running import Agent, start, stop, stub
@@ -114,3 +115,36 @@ def test_a_range_that_the_kernel_lends_to_clients_is_told_of(
     told = overlap_with_clients(21000, 21999, tmp_path)
     assert told.startswith(f"{shared} of ports") if shared else told == ""
     assert overlap_with_clients(21000, 21999, tmp_path / "elsewhere") == ""
+
+
+def linger(*, over: bool) -> tuple[int, list[socket.socket]]:
+    """(port of a server that listens no more, and has closed its one connection or not; what is still open)."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        served, _ = server.accept()
+    if not over:
+        return port, [client, served]
+    served.close()  # first: then it is the server's side that lingers
+    assert client.recv(1) == b""
+    client.close()
+    return port, []
+
+
+def test_a_port_is_not_kept_by_connections_that_are_over() -> None:
+    port, _ = linger(over=True)
+    with socket.socket() as strict, pytest.raises(OSError, match="in use"):
+        strict.bind(("", port))
+    ports = Ports(port, port)
+    assert ports.take(1, 0.0) == (port,)
+    ports.give_back([port])
+
+
+def test_a_port_with_a_connection_that_lives_is_not_given_out() -> None:
+    port, still_open = linger(over=False)
+    try:
+        with pytest.raises(NoPort):
+            Ports(port, port).take(1, 0.0)
+    finally:
+        for one in still_open:
+            one.close()
