@@ -7,10 +7,12 @@ import asyncio
 import socket
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
 from agent.admission import View
+from agent.again import Work, again
 from agent.census import CensusTaker, SharedLook
 from agent.cgroups import cgroups_for
 from agent.containers import Found, ToolFailed, container_tool
@@ -89,6 +91,7 @@ class Node:
             self.secrets,
             self._environ,
             self._make_task,
+            self._keep_at,
             users=lambda: [User(r.record.replica, r.record.start.launch) for r in self.replicas.values()],
             changed=self.revisions.note_weights,
             turn=self.turn,
@@ -135,10 +138,10 @@ class Node:
         await self.shelf.open()
         await self._first_look()
         self.note_head()
-        self._make_task(self.house.keep(), "housekeeping")
-        self._make_task(self.house.bound_logs(), "logs")
+        self._keep_at(self.house.keep, "housekeeping")
+        self._keep_at(self.house.bound_logs, "logs")
         if self._source.changes:
-            self._make_task(self._read_devices(), "devices")
+            self._keep_at(self._read_devices, "devices")
 
     async def close(self) -> None:
         """End the agent's own work; engines run on, and the next agent on this state folder takes them over."""
@@ -155,7 +158,7 @@ class Node:
 
     def watch_certificate(self, rotation: Rotation) -> None:
         """Take a certificate that was replaced on the disk into force, within seconds."""
-        self._make_task(self.house.keep_certificate(rotation), "certificate")
+        self._keep_at(partial(self.house.keep_certificate, rotation), "certificate")
 
     # --- what commands use -----------------------------------------------------------------------------------------
 
@@ -295,7 +298,7 @@ class Node:
             prober=prober,
             devices=lambda: self._devices,
             look_at_devices=self.device_looks.take if self._source.changes else None,
-            make_task=self._make_task,
+            keep_at=self._keep_at,
             watcher=self,
         )
 
@@ -316,11 +319,18 @@ class Node:
         task.add_done_callback(self._task_ended)
         return task
 
+    def _keep_at(self, work: Work, name: str) -> asyncio.Task[None]:
+        """Work that is begun again where it breaks."""
+        return self._make_task(again(work, partial(self._broke, name)), name)
+
+    def _broke(self, name: str, error: BaseException) -> None:
+        self.meters.bugs.inc()
+        log.error("a task broke: this is a bug", task=name, exc_info=error)
+
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.meters.bugs.inc()
-            log.error("a task broke: this is a bug", task=task.get_name(), exc_info=error)
+            self._broke(task.get_name(), error)
 
     async def _first_look(self) -> None:
         looks = [asyncio.create_task(replica.looked.wait()) for replica in self.replicas.values()]

@@ -5,10 +5,11 @@ on the agent's one event loop and never talks to the plane.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from agent import engines
+from agent.again import Work
 from agent.beginning import what_to_execute
 from agent.contained import Contained
 from agent.course import Course
@@ -49,7 +50,7 @@ class Replica(Course):
 
     def begin(self) -> None:
         """Execute a new replica, in the background."""
-        self._go(self._live())
+        self._go(self._live)
 
     def resume(self) -> None:
         """Go on with a replica of an earlier agent, where that one was."""
@@ -62,7 +63,7 @@ class Replica(Course):
             self.become(EngineState.FAILED, record.failure.reason)
             self.looked.set()
             if not self.freed:
-                self._go(self._ending.wait_until_free())
+                self._go(self._ending.wait_until_free)
         elif self._engine is not None:
             awake = EngineState.READY if record.was_ready else EngineState.STARTING
             self.state = EngineState.LOADING if record.dozes and record.was_ready else awake
@@ -76,7 +77,7 @@ class Replica(Course):
         """Stop at the step of `record.stop`, in the background; a stop under way goes on from there."""
         self.looked.set()
         self.become(EngineState.STOPPING, self.record.stop.reason if self.record.stop else "")
-        self._go(self._end())
+        self._go(self._end)
 
     def follow_rest(self) -> None:
         """Go on with what `record.asleep` says now: at once, whatever is being waited for."""
@@ -86,7 +87,7 @@ class Replica(Course):
     def believe_free(self) -> None:
         """Somebody says that what its devices' memory still shows is not its own: that is waited for no longer."""
         self.freed = True
-        self._go(self._end() if self.record.stop is not None else self._ending.wait_until_free())
+        self._go(self._end if self.record.stop is not None else self._ending.wait_until_free)
 
     def detach(self) -> None:
         """Let go of the engine without touching it: the agent ends, the fleet does not."""
@@ -218,7 +219,7 @@ class Replica(Course):
         self.looked.set()
         self.become(EngineState.FAILED, reason)
         if not self.freed:
-            self._go(self._ending.wait_until_free())
+            self._go(self._ending.wait_until_free)
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +245,7 @@ class Replica(Course):
 
     # --- small things ----------------------------------------------------------------------------------------------
 
-    def _go(self, life: Coroutine[None, None, None]) -> None:
+    def _go(self, life: Work) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._task = self._around.make_task(life, f"replica {self.record.replica}")
+        self._task = self._around.keep_at(life, f"replica {self.record.replica}")

@@ -1,10 +1,10 @@
 """What a replica uses of its node, and who is told of its changes."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from agent.again import KeepAt
 from agent.census import CensusTaker
 from agent.cgroups import Cgroups
 from agent.containers import ContainerTool
@@ -20,8 +20,6 @@ from llmgw.wire import LaunchSpec, Refusal
 
 if TYPE_CHECKING:
     from agent.replica import Replica
-
-TaskMaker = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
 
 
 class Watcher(Protocol):
@@ -52,7 +50,7 @@ class Surroundings:
     devices: Callable[[], Known]
     look_at_devices: Callable[[], Awaitable[Known]] | None
     """None where no tool measures devices: then its processes are all the proof there is."""
-    make_task: TaskMaker
+    keep_at: KeepAt
     watcher: Watcher
 
     def program(self, launch: LaunchSpec) -> str | Refusal:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from agent.again import KeepAt
 from agent.local import Secrets, refuse
 from agent.weights.filelists import listed_sources
 from agent.weights.finding import find_pulled, places_of, places_used
@@ -49,6 +50,7 @@ class Shelf:
         secrets: Secrets,
         environ: Mapping[str, str],
         make_task: MakeTask,
+        keep_at: KeepAt,
         users: Callable[[], Iterable[User]],
         changed: Callable[[tuple[WeightsReport, ...]], None],
         turn: asyncio.Lock,
@@ -63,6 +65,7 @@ class Shelf:
         self._asked: dict[str, None] = {}
         """Sources that pulls brought: shown as they were asked for."""
         self._make_task = make_task
+        self._keep_at = keep_at
         self._turn = turn
         self._limit_percent = limit_percent
         self._kept = Uses(state_dir / "uses.json")
@@ -76,7 +79,7 @@ class Shelf:
         await asyncio.to_thread(empty_trash, self.root)
         await self.look()
         self._pulls.resume()
-        self._make_task(self._keep_looking(), "weights")
+        self._keep_at(self._keep_looking, "weights")
 
     def rows(self) -> tuple[WeightsReport, ...]:
         """What the report tells: pulls first, then what is on the disk."""

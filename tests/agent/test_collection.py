@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.again import Work, again
 from agent.local import Secrets
 from agent.weights import shelf as shelves
 from agent.weights.filelists import write_list
@@ -39,10 +40,15 @@ def make(root: Path, state: Path, limit: int | None, *users: str) -> Shelf:
     def task(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         return asyncio.create_task(work, name=name)
 
+    def keep_at(work: Work, name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(again(work, lambda _: None), name=name)
+
     launches = [
         User(f"m-{n}", LaunchSpec(engine="x", argv=("x",), served_name="m", weights=w)) for n, w in enumerate(users)
     ]
-    return Shelf(root, state, Secrets(None, {}), {}, task, lambda: launches, lambda _: None, asyncio.Lock(), limit)
+    return Shelf(
+        root, state, Secrets(None, {}), {}, task, keep_at, lambda: launches, lambda _: None, asyncio.Lock(), limit
+    )
 
 
 async def test_the_longest_idle_goes_first_and_no_more_than_needed(
