@@ -1,8 +1,8 @@
 """Imports what a worker needs without what only comes with it, before anything else imports it.
 
 Temporal's SDK has a client of its own and loads gRPC's stubs only where that package happens to be installed for the
-sake of another: 11 MB that a worker never uses. Logs that no terminal shows need no `rich`: 4 MB. Whoever imports these
-later gets them.
+sake of another: 11 MB that a worker never uses. The command line that httpx brings needs `click` and `rich`, and so do
+logs, but at a terminal only: 4 MB. Whoever imports these later gets them.
 """
 
 import importlib
@@ -21,5 +21,6 @@ def lean(module: str, without: str) -> None:
 
 
 lean("temporalio.worker", without="grpc")
+lean("httpx", without="click")
 if not sys.stderr.isatty():
     lean("structlog", without="rich")
