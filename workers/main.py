@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-import structlog
-
 import workers.lean  # noqa: F401 - before the others: they import the SDK
 from workers.control import run, stop_on_signals
 from workers.flags import SettingsError, read
@@ -79,6 +77,8 @@ def _say(text: str) -> None:
 
 def set_up_logs(stream: TextIO) -> None:
     """One line per event: readable at a terminal, JSON elsewhere."""
+    import structlog  # here, since `workers.lean` has to come first
+
     stamped: list[Any] = [
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
