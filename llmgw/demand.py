@@ -101,13 +101,12 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     most = wanted if limit is None else limit
     former = rolling.last_good(draft.world, model) if limit is not None else None
     may_come = frozenset[Fingerprint]() if former is None else frozenset(former.prints)
-    stay = _moves(draft, movers, reasons, max(0, wanted - serving), may_come)
+    stay, may_return = _moves(draft, movers, reasons, max(0, wanted - serving), may_come)
     missing = max(0, most - len(keep))
     urgent = max(0, missing - len(stay))
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
-    left = sum(1 for a in movers if a in stay or draft.assignments[a.replica].stop is None)
-    lost = max(0, wanted - most - left)
+    lost = max(0, wanted - max(most, len(keep)) - len(stay) - len(may_return))
     return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
@@ -205,18 +204,18 @@ def _moves(
     reasons: Mapping[ReplicaId, Reason | None],
     cover: int,
     may_come: frozenset[Fingerprint],
-) -> list[Assignment]:
-    """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back.
-    `may_come`: of these versions also such as do not serve yet."""
+) -> tuple[list[Assignment], list[Assignment]]:
+    """Stop the movers that nothing needs any more; those that have to serve until they are replaced come back, and
+    those that may serve again. `may_come`: of these versions also such as do not serve yet."""
     in_time = [a for a in movers if not _is_overdue(draft, a)]
     stay = [a for a in in_time if is_serving(draft, a)][:cover]
     others = (a for a in in_time if a not in stay and (_is_suspect(draft, a) or a.fingerprint in may_come))
-    may_return = list(others)[: cover - len(stay)]
+    may_return = list(others)[: max(0, cover - len(stay))]
     for assignment in movers:
         reason = reasons[assignment.replica]
         if assignment not in stay and assignment not in may_return and reason is not None:
             draft.want_stop(assignment, *reason)
-    return stay
+    return stay, may_return
 
 
 def _is_overdue(draft: Draft, assignment: Assignment) -> bool:

@@ -36,6 +36,9 @@ ENDED_BADLY = {
     3184: "a router was wiped before its answer came",
     3918: "a repeat of a start that was refused came when it was refused no more",
     5285: "starts failed on three nodes, but it had been ready between them",
+    4972: "a replica beside a canary was started and stopped over and over",
+    5070: "the same, with more of the new version than the canary allows",
+    5141: "a replica beside a canary was started and stopped over and over",
     6111: "what was about to stop counted beside a canary, and a replica was missed only later",
     3966: "the record of a replica that made room was spoilt, and another went on waiting for its place",
 }
