@@ -2,6 +2,7 @@
 
 import re
 
+from activities.complaints import shortened
 from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
@@ -17,11 +18,8 @@ MAX_IDLE = 500
 MAX_ASKED = 500
 
 
-def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) -> NodeSeen:
-    """A node's report without its inventory (told apart, once per boot); log lines only of what failed.
-
-    `problems`: what is to be told of those that the report names.
-    """
+def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
+    """A node's report without its inventory (told apart, once per boot); log lines only of what failed."""
     return NodeSeen(
         node=node,
         machine=report.machine_id,
@@ -36,7 +34,7 @@ def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) 
         hostname=report.hostname,
         version=report.version,
         says="" if report.node == node else cut(report.node),
-        problems=problems,
+        problems=shortened(report.problems),
     )
 
 

@@ -4,6 +4,7 @@ A local activity runs in the process of its workflow task, so the world never ha
 not again at every replay. Only workflow code writes here and only the plan reads; values are immutable.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
 from llmgw.world import World
@@ -20,6 +21,7 @@ class Handed:
 
 
 _HANDED: dict[str, Handed] = {}
+_ENDED: deque[str] = deque(maxlen=100)
 
 
 def put(run_id: str, handed: Handed) -> None:
@@ -33,4 +35,12 @@ def get(run_id: str) -> Handed:
 
 def drop(run_id: str) -> None:
     """The run ends: its world is no longer kept alive."""
-    _HANDED.pop(run_id, None)
+    if _HANDED.pop(run_id, None) is not None:
+        _ENDED.append(run_id)
+
+
+def ended() -> int:
+    """How many runs have ended in this process since this was asked last."""
+    count = len(_ENDED)
+    _ENDED.clear()
+    return count

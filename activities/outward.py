@@ -11,10 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from activities.settings import Outward
 from llmgw.calls import CallOutcome, cut
+from llmgw.misfit import misfits
 from llmgw.wire import ErrorCode, ErrorReply
 
 KEPT_S = 4.0
 """An unused connection is closed by us, before the other side does (5 s) and a call meets it half closed."""
+
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class RefusedError(Exception):
@@ -51,7 +55,7 @@ class Callers:
             async with self._open().request(
                 method, url.rstrip("/") + path, data=body.model_dump_json().encode(), allow_redirects=False
             ) as answer:
-                content = await answer.read()
+                content = await _bounded(answer)
                 if HTTPStatus(200) <= answer.status < HTTPStatus(300):
                     return content
                 raise _refused(answer.status, f"{answer.url.host}:{answer.url.port}", content)
@@ -74,6 +78,16 @@ class Callers:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    """The body. Raises `UnansweredError` for one that does not end: no answer to us is so long."""
+    content = b""
+    async for chunk in answer.content.iter_chunked(64 * 1024):
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise UnansweredError(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes")
+    return content
 
 
 def _refused(status: int, host: str, content: bytes) -> RefusedError:
@@ -100,5 +114,5 @@ def in_words(error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no answer in time"
     if isinstance(error, ValidationError):
-        return cut(f"the answer is not understood: {error.errors()[0]['msg']}")
+        return cut(f"the answer is not understood: {misfits(error, document='it')}")
     return cut(f"{type(error).__name__}: {error}")

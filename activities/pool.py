@@ -7,6 +7,7 @@ counts only time in which the process really ran: a paused process finds nobody 
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -30,6 +31,7 @@ from llmgw import alike
 from llmgw.calls import cut
 from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
+from llmgw.misfit import misfits
 from llmgw.observation import (
     NodeSeen,
     Observation,
@@ -59,6 +61,9 @@ TOLD_FAILURES = 3
 MAX_LINE_BYTES = 4 * 1024 * 1024
 CONNECTS_AT_ONCE = 64
 
+_KINDS = {"node": "agent", "router": "router of llmgw"}
+log = logging.getLogger(__name__)
+
 Fact: TypeAlias = NodeSeen | RouterSeen | SilenceSeen | TroubleSeen
 
 
@@ -79,6 +84,8 @@ class _Stream:
     level: SilenceLevel = SilenceLevel.HEARD
     inventory: Inventory | None = None
     boot: str = ""
+    understood: int = 0
+    """Documents that were understood, and beats after them."""
     failures: int = 0
     complaints: Complaints = field(default_factory=Complaints)
     since: Mapping[ReplicaId, float] = field(default_factory=dict)
@@ -87,6 +94,11 @@ class _Stream:
     @property
     def name(self) -> str:
         return self.target.id.partition("/")[2]
+
+    @property
+    def kind(self) -> str:
+        """node or router."""
+        return self.target.id.partition("/")[0]
 
 
 @dataclass
@@ -241,16 +253,20 @@ class Pool:
     # --- one stream ---
 
     async def _hold(self, stream: _Stream) -> None:
+        """Whatever is at the other end, and whatever it says: tried again."""
         retry_s = FIRST_RETRY_S
         while True:
-            before_s = stream.heard_s
+            understood = stream.understood
             try:
                 sink = self.watching.get(stream.target.kind)
                 await (self._read(stream) if sink is None else self._watch(stream, sink))
                 trouble = "the stream ended"
             except (RouterError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 trouble = _in_words(error)
-            if stream.heard_s > before_s:
+            except Exception as error:
+                log.warning("the stream of %s broke", stream.target.id, exc_info=True)
+                trouble = _in_words(error)
+            if stream.understood > understood:
                 retry_s = FIRST_RETRY_S  # it worked for a while: a restart is answered at once
                 stream.failures = 0
             stream.failures += 1
@@ -271,20 +287,24 @@ class Pool:
                         headers=self.outward.headers(),
                         timeout=timeout,
                         ssl=self.outward.tls or True,
+                        allow_redirects=False,
                     )
                 )
             if answer.status != 200:
-                raise ValueError(f"{answer.status}: {(await answer.text())[:200]}")
+                said = await answer.content.read(200)
+                raise ValueError(f"{answer.status}: {said.decode(errors='replace')}")
             async for line in answer.content:
-                self._heard(stream)
                 if line.strip():
-                    self._absorb(stream, line)
+                    self._heard(stream, self._absorb(stream, line))
+                elif stream.revision >= 0:
+                    self._beat(stream)
 
     async def _watch(self, stream: _Stream, sink: Watching) -> None:
         """Look at a router that does not tell its state by itself."""
         try:
             async with contextlib.aclosing(sink.watch(self.fleet, stream.target, self._use_of)) as looks:
                 async for heard in looks:
+                    stream.understood += 1
                     self._heard(stream, heard.trouble)
                     if heard.state is not None:
                         self._router(stream, heard.state)
@@ -310,30 +330,48 @@ class Pool:
             return
         self._tell("trouble", stream.target.id, _trouble_of(stream, text))
 
-    def _absorb(self, stream: _Stream, line: bytes) -> None:
-        """A document that is not understood is a trouble of that target, and nothing else."""
+    def _beat(self, stream: _Stream) -> None:
+        """Nothing new from one that was understood once: what else answers at its address says nothing of it."""
+        stream.understood += 1
+        self._heard(stream)
+
+    def _absorb(self, stream: _Stream, line: bytes) -> str:
+        """What is wrong with a document, where it is not understood; empty otherwise. It is a trouble of that target,
+        and nothing else. ValueError for what is no document at all: something else answers at that address."""
         try:
             if stream.target.id.startswith("node/"):
                 self._node(stream, NodeReport.model_validate_json(line))
             else:
                 self._router(stream, RouterState.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            self._trouble(stream, cut(f"its report is not understood: {first['loc']}: {first['msg']}"))
+            if error.errors(include_url=False)[0]["type"] in ("json_invalid", "model_type"):
+                raise ValueError(f"it is no {_KINDS[stream.kind]}: it says {_shown(line)}") from error
+            return f"its report is not understood: {misfits(error, document='it')}"
+        stream.understood += 1
+        return ""
 
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
-        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
+        fact = node_seen(NodeId(stream.name), report)
+        stream.complaints.hear(fact.problems)
         stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
             stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, fact)
+            self._tell_node(stream, fact, alone=False)
             return
         known = self._facts.get(("seen", target))
-        if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
-            self._tell("seen", target, fact)
+        words = {"revision": fact.revision, "problems": fact.problems}
+        if known is None or known[1].model_copy(update=words) != fact:
+            self._tell_node(stream, fact, alone=False)
+        elif stream.complaints.is_due(self.clock()):
+            self._tell_node(stream, fact, alone=True)
+
+    def _tell_node(self, stream: _Stream, fact: NodeSeen, *, alone: bool) -> None:
+        """`alone`: only what its agent complains of is new."""
+        stream.complaints.note_told(self.clock(), alone=alone)
+        self._tell("seen", stream.target.id, fact)
 
     def _router(self, stream: _Stream, state: RouterState) -> None:
         stream.instance, stream.revision = state.instance, state.revision
@@ -358,8 +396,8 @@ class Pool:
         for stream in self._streams.values():
             fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
             if isinstance(fact, NodeSeen):
-                told = stream.complaints.hear_again(now)
-                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
+                fresh = fact.model_copy(update={"problems": stream.complaints.newest})
+                self._tell_node(stream, fresh, alone=True)
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""
@@ -385,6 +423,10 @@ def _by_seq(item: tuple[int, str, Fact]) -> int:
 
 def _trouble_of(stream: _Stream, text: str) -> TroubleSeen:
     return TroubleSeen(target=stream.target.id, text=text)
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode(errors="replace").strip())
 
 
 def _in_words(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from agent.node import Node
 from agent.proc import boottime_s
 from agent.reports import as_line
 from llmgw.ids import ReplicaId
+from llmgw.misfit import misfits_of
 from llmgw.wire import (
     BEAT_S,
     BatchReply,
@@ -182,10 +183,7 @@ def _say_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        problems = "; ".join(
-            f"{'.'.join(str(step) for step in problem['loc'][1:]) or problem['loc'][0]}: {problem['msg']}"
-            for problem in error.errors()
-        )
+        problems = misfits_of(error.errors(), document="the request", skip=1)
         return _error(422, ErrorReply(code=ErrorCode.INVALID, message=problems))
 
 

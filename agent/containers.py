@@ -7,7 +7,6 @@ more. It never touches a container without our labels, and decides nothing about
 
 import asyncio
 import hashlib
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.container_user import AGENT, IMAGE, Standing, own_ids, standing
+from agent.foreign import foreign_json
 from agent.handles import raise_soft_limit
 from agent.launch import Invocation
 from agent.ledger import Record
@@ -202,7 +202,7 @@ def numbered_anew(env: Mapping[str, str], variables: Iterable[str], devices: tup
 def parse_inspect(text: str) -> tuple[Found, ...]:
     """`inspect` of docker or podman. Raises ToolFailed when it is no such document."""
     try:
-        rows = json.loads(text)
+        rows = foreign_json(text)
         if not isinstance(rows, list):
             raise TypeError("no list")
         return tuple(_found(row) for row in rows)

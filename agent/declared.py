@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from agent.inventory import detector
 from agent.inventory.seen import Seen
 from llmgw.ids import DeviceId
+from llmgw.misfit import misfits
 from llmgw.wire import Device
 
 _COMPACT = re.compile(r"(?:(?P<count>\d+)x)?(?P<kind>[^:,]+?)(?::(?P<memory>\d+)\s*(?P<unit>[a-zA-Z]*))?")
@@ -128,6 +129,4 @@ def _from_detected(seen: Iterable[Seen]) -> Iterable[Declared]:
 
 
 def _told(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(str(step) for step in problem['loc']) or 'value'}: {problem['msg']}" for problem in error.errors()
-    )
+    return misfits(error, document="it")

@@ -1,6 +1,6 @@
 """Whether the devices of an engine that has ended are free: its memory has come back, as the devices' own tools say.
 
-A driver may hold memory of a process long gone, or for good. Pure; `agent.replica` looks and waits, and until it is
+A driver may hold memory of a process long gone, or for good. Pure; `agent.ending` looks and waits, and until it is
 free nobody else is given the device.
 """
 

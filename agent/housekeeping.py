@@ -14,7 +14,8 @@ import structlog
 from agent.ledger import LedgerError
 from agent.proc import boottime_s, machine_id
 from agent.statefolder import StateInUse, kept_machine_id
-from llmgw.wire import DiskReport
+from llmgw.ids import ReplicaId
+from llmgw.wire import DiskReport, EngineState
 
 if TYPE_CHECKING:
     from agent.node import Node
@@ -23,6 +24,7 @@ HOUSEKEEPING_S = 5.0
 LOGS_S = 1.0
 FAST_LOGS_S = 0.1
 HEARD_WRITTEN_S = 3600.0
+_UNKNOWN_YET = (EngineState.STARTING, EngineState.LOADING)
 
 log = structlog.get_logger("agent")
 
@@ -49,11 +51,23 @@ class Housekeeping:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def bound_logs(self) -> None:
-        """More often while an engine writes fast: what it writes between two looks is on the disk."""
+        """More often while an engine writes fast, and of engines that start, of which nobody knows yet how fast they
+        write: what comes between two looks is on the disk."""
+        clock = asyncio.get_running_loop().time
+        all_due_s = clock()
         while True:
-            live = [(replica.record.replica, replica.record.start.attempt) for replica in self._node.replicas.values()]
-            halved = await asyncio.to_thread(lambda logs: sum(self._node.logs.bound(*one) for one in logs), live)
-            await asyncio.sleep(FAST_LOGS_S if halved else LOGS_S)
+            every = clock() >= all_due_s
+            looked_at = [one for one in self._node.replicas.values() if every or one.state in _UNKNOWN_YET]
+            logs = [(one.record.replica, one.record.start.attempt) for one in looked_at]
+            halved = await asyncio.to_thread(self._bound, logs) if logs else False
+            if every:
+                all_due_s = clock() + (0.0 if halved else LOGS_S)
+            often = halved or any(one.state in _UNKNOWN_YET for one in self._node.replicas.values())
+            await asyncio.sleep(FAST_LOGS_S if often else LOGS_S)
+
+    def _bound(self, logs: list[tuple[ReplicaId, int]]) -> bool:
+        """Whether one was over its limit. In a thread."""
+        return sum(self._node.logs.bound(*one) for one in logs) > 0
 
     async def _look_after_folder(self) -> None:
         if await asyncio.to_thread(self._node.folder.is_lost):

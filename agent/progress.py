@@ -1,6 +1,6 @@
 """Whether a starting engine moves on: it says something new, or moves many bytes. Its start limit is then extended.
 
-Our own probes' lines in its log, and lines it repeats, are no progress. It judges nothing; `agent.replica` does.
+Our own probes' lines in its log, and lines it repeats, are no progress. It judges nothing; `agent.watching` does.
 """
 
 import re

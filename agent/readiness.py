@@ -1,12 +1,11 @@
 """Whether an engine serves: what to ask it, what its answers mean, and when to ask again.
 
 Ready = the model is *listed* under its served name: a health page that answers 200 has been seen while another
-model, or none, was served. Asking never counts as use. It changes no state; `agent.replica` does.
+model, or none, was served. Asking never counts as use. It changes no state; `agent.watching` does.
 """
 
 import asyncio
 import errno
-import json
 import os
 import re
 import socket
@@ -17,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from agent.foreign import foreign_json
 from llmgw.wire import EnginePost, LaunchSpec, SleepPaths
 
 TICK_S = 0.04
@@ -135,7 +135,7 @@ class Prober:
         """What the engine says of its sleep, None when it says nothing; one that knows no such question is awake."""
         try:
             status, body = await _get(self._session, base + paths.told)
-            said: Any = json.loads(body) if status == 200 else None
+            said: Any = foreign_json(body) if status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
         if status in (404, 405):
@@ -200,7 +200,7 @@ async def _get(session: aiohttp.ClientSession, url: str, headers: Mapping[str, s
 def listed_models(body: bytes) -> list[str]:
     """The names in an OpenAI model list (`data[].id`), or in llama.cpp's (`models[].name`). Empty if it is neither."""
     try:
-        document: Any = json.loads(body)
+        document: Any = foreign_json(body)
     except ValueError:
         return []
     if not isinstance(document, dict):

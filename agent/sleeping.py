@@ -1,6 +1,6 @@
 """One engine's sleep: brought where it is to be, by its own interface, and asked nothing that would wake it.
 
-It says how things are; `agent.replica` keeps the state. What cannot be put to sleep serves on and says why: the plane
+It says how things are; `agent.watching` keeps the state. What cannot be put to sleep serves on and says why: the plane
 sends it nothing, and loses only what its sleep would have given up.
 """
 

@@ -1,6 +1,6 @@
 """Why an engine does not answer, as far as the machine can tell: it listens elsewhere, or its process is stopped.
 
-Asked only when something is wrong. It judges nothing; `agent.replica` does.
+Asked only when something is wrong. It judges nothing; `agent.watching` does.
 """
 
 from agent.ports import listens_at

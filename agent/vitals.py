@@ -1,5 +1,5 @@
 """What watching one engine has found so far, and what follows: when to look again, and when it is to be ended. No I/O
-but reading its log; `agent.replica` looks, and acts on what this says. Moments are on the loop's clock.
+but reading its log; `agent.watching` looks, and acts on what this says. Moments are on the loop's clock.
 """
 
 from collections.abc import Callable, Iterable, Mapping

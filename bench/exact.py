@@ -14,7 +14,7 @@ from llmgw.ids import ModelName
 from llmgw.placing.holding import Holding
 from llmgw.placing.kinds import is_kind
 from llmgw.placing.need import Need, Request, Site
-from llmgw.placing.planner import Placing
+from llmgw.placing.placement import Placing
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from pathlib import Path
 from bench import one_by_one, traces
 from bench.report import Target, add_flags, report, telling
 from bench.traces import Pod
+from llmgw.placing.best import plan
 from llmgw.placing.field import Field
 from llmgw.placing.need import Request, Site
-from llmgw.placing.planner import plan
 
 STEP = 0.01
 

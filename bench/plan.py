@@ -20,7 +20,8 @@ from bench.fleet.synthetic import Fleet
 from bench.report import Target, add_flags, report, telling
 from llmgw.decide import decide
 from llmgw.merge import merge
-from llmgw.placing.planner import Placing, plan
+from llmgw.placing.best import plan
+from llmgw.placing.placement import Placing
 
 T = TypeVar("T")
 PROTOTYPE = {"full_over_floor": 14.0}

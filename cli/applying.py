@@ -175,13 +175,19 @@ def _following(form: Form) -> Iterator[Callable[["Progress", float], None]]:
 
 
 def _changes() -> Callable[["Progress", float], None]:
-    last = ""
+    """A line for each model whose progress is another than it was; one that lacks nothing any more says so once."""
+    from cli.progress import Going, Halted, lines  # late, as above
+
+    last: dict[str, str] = {}
 
     def follow(found: "Progress", waited_s: float) -> None:
         nonlocal last
-        if found.text != last:
-            print(f"{age(waited_s)} {found.text}", flush=True)
-            last = found.text
+        now = lines(found) if isinstance(found, Going | Halted) else {}
+        there = {name: "ready" for name in last.keys() - now.keys() if name}
+        for name, text in {**there, **now}.items():
+            if last.get(name) != text:
+                print(f"{age(waited_s):>4}  {name}{': ' if name else ''}{text}", flush=True)
+        last = now
 
     return follow
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from cli.asking import Plane, ask
 from cli.durations import age
-from cli.failures import meaning
+from cli.failures import REFUSED, CommandError, meaning
 from cli.output import AsJson, AsYaml, Form, form_of, print_page, text_of, warn
 from cli.outside import Session
 
@@ -37,28 +37,59 @@ def events(
 
 
 async def _told(session: Session, plane: Plane, subject: str, follow: bool, form: Form) -> None:
-    last = await _print_new(plane, 0, subject, form)
+    wanted = await _wanted(plane, subject)
+    last = await _print_new(plane, 0, wanted, form)
     while follow:
         await session.outside.pause(FOLLOW_S)
         try:
-            last = await _print_new(plane, last, subject, form)
+            wanted |= await _replicas_of(plane, subject)
+            last = await _print_new(plane, last, wanted, form)
         except Exception as error:  # it may pass: whoever follows goes on
             if (meant := meaning(error, session.target)) is None:
                 raise
             warn(*meant.sentences)
 
 
-async def _print_new(plane: Plane, after: int, subject: str, form: Form) -> int:
-    """The number of the newest event."""
+async def _wanted(plane: Plane, subject: str) -> frozenset[str]:
+    """Subjects whose events are asked for; none: all. Of a model also those of its replicas. What nobody knows of, and
+    nothing happened to, is refused."""
+    from llmgw import views  # late, for a quick `llmgw --help`
+
+    if not subject:
+        return frozenset()
+    found = await plane.one("explain", views.Explanation, subject)
+    if found.known:
+        return frozenset((subject, found.subject)) | await _replicas_of(plane, found.subject)
+    told = await plane.one("events", views.EventsPage, 0)
+    if not any(subject in (event.subject, event.subject.partition("/")[2]) for event in told.events):
+        raise CommandError(REFUSED, *found.sentences)
+    return frozenset((subject,))
+
+
+async def _replicas_of(plane: Plane, subject: str) -> frozenset[str]:
+    """Those of a model that are there now."""
+    from cli.listings import replica_rows  # late, as above
+
+    kind, _, name = subject.partition("/")
+    if kind != "model":
+        return frozenset()
+    return frozenset(f"replica/{row.id}" for row in await replica_rows(plane) if row.model == name)
+
+
+async def _print_new(plane: Plane, after: int, wanted: frozenset[str], form: Form) -> int:
+    """The number of the newest event. `wanted`: of these subjects alone, by kind and name or by name; none: of all."""
     from llmgw import views  # late, for a quick `llmgw --help`
 
     found = await plane.one("events", views.EventsPage, after)
     if found.newest < after:  # the fleet began anew, with numbers of its own
-        return await _print_new(plane, 0, subject, form)
+        return await _print_new(plane, 0, wanted, form)
     if found.missed:
         warn(f"{found.missed} events came faster than they are kept: `llmgw timeline` has what happened to a replica")
+    models = tuple(f"{name}/" for kind, _, name in (subject.partition("/") for subject in wanted) if kind == "model")
+    placed = {e.subject for e in found.events if models and e.text.startswith(models) and " goes to " in e.text}
+    wanted |= placed
     for event in found.events:
-        if subject and subject not in (event.subject, event.subject.partition("/")[2]):
+        if wanted and not wanted & {event.subject, event.subject.partition("/")[2]}:
             continue
         if form is Form.PAGE:
             _print(event)

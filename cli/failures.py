@@ -24,6 +24,7 @@ def meaning(error: Exception, target: Target) -> CommandError | None:
     from temporalio.client import WorkflowQueryFailedError, WorkflowUpdateFailedError
     from temporalio.service import RPCError
 
+    from llmgw.misfit import misfits
     from workflows.client import UnreachableError
 
     match error:
@@ -34,7 +35,7 @@ def meaning(error: Exception, target: Target) -> CommandError | None:
         case WorkflowQueryFailedError() | WorkflowUpdateFailedError():
             return CommandError(REFUSED, f"fleet {target.fleet} cannot answer that: {error.cause or error}{_SKEW}")
         case ValidationError():
-            what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
+            what = misfits(error, document="the answer")
             return CommandError(REFUSED, f"fleet {target.fleet} answers what is not understood here ({what}){_SKEW}")
         case RPCError():
             return _of_rpc(error.status.name, error.message, target)

@@ -151,7 +151,8 @@ def _report(file: Path, found: "Imported", lines: "Lines") -> Iterator[str]:
 
     fates = [remark.fate for remark in found.remarks]
     counts = ", ".join(f"{fates.count(fate)} {fate}" for fate in Fate if fate in fates)
-    yield f"{file}: {counted(found.model_count, 'model')} carried over; {counts or 'nothing lost'}"
+    open_ = f", {found.open_count} of them without a launch and with 0 replicas" if found.open_count else ""
+    yield f"{file}: {counted(found.model_count, 'model')} carried over{open_}; {counts or 'nothing lost'}"
     yield from _lines(found.remarks, lines)
 
 

@@ -16,13 +16,13 @@ import typer
 from pydantic.fields import FieldInfo
 
 from cli.agents import node_at
-from cli.asking import ask
+from cli.asking import Plane, ask
 from cli.durations import METAVAR, seconds
 from cli.failures import OK, REFUSED, USAGE, CommandError
 from cli.look import Watch
 from cli.looking import PANEL as LOOK
 from cli.looking import show_listing
-from cli.output import AsJson, AsYaml, Form, form_of, text_of
+from cli.output import AsJson, AsYaml, Form, form_of, text_of, warn
 from cli.outside import Session
 from cli.releasing import release
 from cli.restoring import restore
@@ -127,9 +127,25 @@ def give(session: Session, name: str, fields: Fields, form: Form) -> None:
     verdict = ask(session, lambda plane: plane.order(name, fields))
     if form is Form.PAGE:
         print_verdict(verdict)
+        if is_taken(verdict) and name in STARTING:
+            ask(session, lambda plane: _tell_what_waits(plane, str(fields.get("model") or fields.get("target"))))
     else:
         print(text_of(verdict.model_dump(mode="json"), form))
     raise typer.Exit(OK if is_taken(verdict) else REFUSED)
+
+
+STARTING = ("wake", "restart", "scale")
+"""Orders that may start something: what lacks a place says so at once."""
+
+
+async def _tell_what_waits(plane: Plane, name: str) -> None:
+    from cli.listings import model_rows  # late, for a quick `llmgw --help`
+    from llmgw.showing.phases import LASTING
+
+    for row in await model_rows(plane):
+        is_meant = name in (row.name, *row.aliases)
+        if is_meant and row.waiting is not None and row.waiting.code in LASTING:
+            warn(f"{row.name} waits: {row.waiting.text}", f"  `llmgw explain {row.name}` says more")
 
 
 # --- from fields to parameters -------------------------------------------------------------------------------------

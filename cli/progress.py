@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from llmgw import views
 from llmgw.plan import Verdict
-from llmgw.sentences import names_shown
+from llmgw.sentences import brief, names_shown
 from llmgw.views import Phase
 
 GIVEN_UP = "failed"
@@ -123,6 +123,24 @@ _RULES: tuple[Callable[[views.Status, Sequence[views.ModelRow], Verdict], Progre
 )
 
 
+def lines(found: Going | Halted) -> dict[str, str]:
+    """How far each model is that lacks something, by name: a short line that is stable while nothing changes. Where
+    none lacks anything, what the fleet does, under no name."""
+    if not found.lacking:
+        return {"": brief(found.text, MAX_LINE_CHARS)}
+    return {model.name: _far(model) for model in found.lacking}
+
+
+MAX_LINE_CHARS = 70
+
+
+def _far(model: views.ModelRow) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in model.replicas.items() if state != "ready")
+    waits = "" if model.waiting is None else brief(model.waiting.text, MAX_LINE_CHARS)
+    counts = f"{model.ready - model.former} of {model.wanted} ready"
+    return "; ".join(part for part in (counts + (f", {states}" if states else ""), waits) if part)
+
+
 def _line(status: views.Status) -> str:
-    waits = [f"{w.subject}: {w.text}" for w in status.waiting[:SHOWN]]
+    waits = [f"{w.subject}: {brief(w.text, MAX_LINE_CHARS)}" for w in status.waiting[:SHOWN]]
     return "; ".join(part for part in (status.phase_text or status.phase.replace("_", " "), *waits) if part)

@@ -14,6 +14,7 @@ from cli.failures import REFUSED, CommandError
 from cli.output import AsJson, AsYaml, form_of, show, warn
 from cli.outside import Session
 from cli.tables import Column, Rows
+from llmgw.sentences import counted
 
 if TYPE_CHECKING:  # late, for a quick `llmgw --help`
     from cli.timeline_rows import Moment, Timeline
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # late, for a quick `llmgw --help`
 def timeline(
     context: typer.Context,
     replica: Annotated[
-        str, typer.Argument(metavar="REPLICA", help="Its id; or model/NAME, for all replicas of a model.")
+        str,
+        typer.Argument(
+            metavar="REPLICA", help="Its id; or a model, for all its replicas: its name or alias, or model/NAME."
+        ),
     ],
     runs: Annotated[
         int, typer.Option("--runs", min=1, max=1000, metavar="N", help="Go back so many runs of the workflow at most.")
@@ -53,21 +57,38 @@ async def _told(plane: Plane, asked: str, most: int) -> "list[Moment]":
         found = _new(asked)
         for moment in (moment for moments in past for moment in moments):
             feed(found, moment)
-        if found.has_begun and not asked.startswith("model/"):
+        if found.has_begun and {moment.replica for moment in found.moments} == {asked.removeprefix("replica/")}:
             break
     if unread:
         warn(f"warning: {unread} events of the history are not understood here, and left out")
     if not found.moments:
+        known, hints = await _known_as(plane, asked)
+        if known != asked:
+            return await _told(plane, known, most)
         gone = "its runs may be older: --runs goes further back" if len(past) == most else "nothing older is kept"
-        raise CommandError(REFUSED, f"nothing is told of {asked} in the last {len(past)} runs of the workflow; {gone}")
+        runs = counted(len(past), "run")
+        raise CommandError(REFUSED, f"nothing is told of {asked} in the last {runs} of the workflow; {gone}", *hints)
     return lines(found.moments)
 
 
+async def _known_as(plane: Plane, asked: str) -> tuple[str, Sequence[str]]:
+    """The subject that the fleet knows by a plain name (of an alias its model), or what it knows that is near."""
+    from llmgw import views  # late, as above
+
+    if "/" in asked and asked.partition("/")[0] in ("model", "replica"):
+        return asked, ()
+    found = await plane.one("explain", views.Explanation, asked)
+    return (found.subject, ()) if found.known else (asked, found.sentences)
+
+
 def _new(asked: str) -> "Timeline":
+    """A plain name may be a replica's or a model's."""
     from cli.timeline_rows import Timeline  # late, as above
 
     kind, _, name = asked.partition("/")
-    return Timeline(model=name) if kind == "model" else Timeline(replica=asked.removeprefix("replica/"))
+    if kind == "model":
+        return Timeline(model=name)
+    return Timeline(replica=name) if kind == "replica" else Timeline(replica=asked, model=asked)
 
 
 def feed(found: "Timeline", moment: "Past") -> None:

@@ -36,7 +36,7 @@ class Timeline:
         return any(" goes to " in moment.what for moment in self.moments)
 
     def plan(self, at_s: float, plan: Plan) -> None:
-        self._known |= {a.replica for a in plan.assign if a.model == self._model}
+        self._known |= {a.replica for a in plan.assign if self._model and a.model == self._model}
         for event in plan.events:
             replica = event.subject.removeprefix("replica/")
             if event.subject.startswith("replica/") and replica in self._known:

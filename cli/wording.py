@@ -2,7 +2,8 @@
 
 import re
 
-from llmgw.problems import did_you_mean, plain_words
+from llmgw.misfit import plain_words
+from llmgw.problems import did_you_mean
 
 _CHOICE = re.compile(r"'(?P<given>.*)' is not one of (?P<names>'.*')\.?", re.DOTALL)
 

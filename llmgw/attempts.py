@@ -1,9 +1,9 @@
 """Failed attempts: when the next may be made, and when a profile is given up.
 
 The first failure of a replica that was ready restarts at once; then 10 s times two to the power of the failures in a
-row, at most 300 s. After `max_attempts` in a row, or failed starts on three nodes, a profile is given up until its
-fingerprint changes or an operator restarts or wakes the model, unless it serves elsewhere. Failures of what the
-catalog no longer describes do not count.
+row, at most 300 s. After `max_attempts` in a row, or failed starts on three nodes since it was last ready, a profile is
+given up until its fingerprint changes or an operator restarts or wakes the model, unless it serves elsewhere. Failures
+of what the catalog no longer describes do not count.
 """
 
 from collections.abc import Collection, Sequence
@@ -62,8 +62,9 @@ def given_up(failures: Sequence[Failure], fingerprint: Fingerprint, max_attempts
 
 
 def failed_on(failures: Sequence[Failure]) -> list[NodeId]:
-    """Nodes on which a start failed. What was ready before says nothing about starting there."""
-    return sorted({f.node for f in failures if not f.was_ready})
+    """Nodes on which a start of one profile failed since it was last seen ready: what came up since is not bad."""
+    ready_s = max((f.at_s for f in failures if f.was_ready), default=0.0)
+    return sorted({f.node for f in failures if not f.was_ready and f.at_s >= ready_s})
 
 
 def how_given_up(failures: Sequence[Failure], lost: Failure, max_attempts: int) -> str:

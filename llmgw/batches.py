@@ -22,6 +22,7 @@ from llmgw.calls import (
 )
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.rendering import weights_of
+from llmgw.sentences import counted
 from llmgw.table import TableChange
 from llmgw.table_log import Step
 from llmgw.weights import pull_secret
@@ -244,7 +245,7 @@ def summary_of(world: World, call: DispatchCall) -> str:
     said: list[str] = []
     for order in call.starts:
         profile = world.assignments[order.replica].profile
-        devices = f" on {len(order.claims)} device{'s' * (len(order.claims) != 1)}" if order.claims else ""
+        devices = f" on {counted(len(order.claims), 'device')}" if order.claims else ""
         said.append(f"start {order.model}/{profile}{devices}")
     for stop in call.stops:
         assignment = world.assignments.get(stop.replica)

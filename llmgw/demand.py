@@ -14,6 +14,7 @@ from llmgw.draft import Draft
 from llmgw.ids import Fingerprint, ModelName, ReplicaId
 from llmgw.memo import Latest
 from llmgw.rolling import Version
+from llmgw.sentences import counted
 from llmgw.stopping import live_routers
 from llmgw.wire import EngineState
 from llmgw.world import Assignment, StopCause, World
@@ -105,7 +106,8 @@ def assess(draft: Draft, version: Version, alive: Sequence[Assignment]) -> Deman
     urgent = max(0, missing - len(stay))
     coming = len(keep) - serving + urgent
     surge = max(0, slack(wanted) + _drained(reasons, stay) - coming) if stay else 0
-    lost = max(0, wanted - most - sum(1 for a in movers if not is_displaced(draft, a)))
+    left = sum(1 for a in movers if a in stay or draft.assignments[a.replica].stop is None)
+    lost = max(0, wanted - most - left)
     return Demand(version, missing, urgent, surge, tuple(reversed(stay)), wanted, serving, lost)
 
 
@@ -164,7 +166,7 @@ def _has_slept_enough(draft: Draft, model: Model, assignment: Assignment) -> boo
 def _why_spare(draft: Draft, model: Model, assignment: Assignment, wanted: int) -> str:
     if model.idle is Idle.SLEEP and not wanted and _has_slept_enough(draft, model, assignment):
         return f"nobody asked for {model.name} in the {model.asleep_timeout_s:g} s that it slept"
-    return f"{model.name} needs {wanted} replica{'s' * (wanted != 1)}"
+    return f"{model.name} needs {counted(wanted, 'replica')}"
 
 
 def _may_sleep(draft: Draft, assignment: Assignment) -> bool:
@@ -304,7 +306,7 @@ def is_displaced(draft: Draft, assignment: Assignment) -> bool:
 def why_moves(draft: Draft, assignment: Assignment, current: Mapping[Fingerprint, int]) -> Reason | None:
     """Why a replica cannot stay as it is, or None."""
     if assignment.stop is not None and is_displaced(draft, assignment):
-        return StopCause.DISPLACED, assignment.stop.text
+        return assignment.stop.cause, assignment.stop.text
     if assignment.fingerprint not in current:
         return StopCause.CHANGED, "its catalog entry was changed"
     restarts = draft.world.wishes.restarts

@@ -14,6 +14,7 @@ from llmgw.catalog import Model
 from llmgw.grouped import NOTHING, Grouped, grouped
 from llmgw.ids import ModelName, NodeId, ReplicaId, SpecId
 from llmgw.nodes import Survey
+from llmgw.sentences import counted
 from llmgw.steady import steady
 from llmgw.wire import LaunchSpec
 from llmgw.world import (
@@ -163,7 +164,7 @@ class Draft:
         self.put(assignment)
         self.fresh.append(assignment)
         self.fresh_bytes += plan_size.of_start(assignment)
-        devices = f" on {len(assignment.claims)} device{'s' * (len(assignment.claims) != 1)}"
+        devices = f" on {counted(len(assignment.claims), 'device')}"
         where = assignment.node + (devices if assignment.claims else "")
         self.event(f"replica/{assignment.replica}", f"{assignment.model}/{assignment.profile} goes to {where}")
 
@@ -188,13 +189,16 @@ class Draft:
             self.put(replace(assignment, stop=replace(assignment.stop, cause=cause, text=text)))
 
     def displace(self, replica: ReplicaId, by: Assignment) -> None:
-        """It gives its place to another that waits for it; so does whoever was giving way to it there."""
+        """It gives its place to another that waits for it; so does whoever was giving way to it there. What was to stop
+        anyway keeps its own reason."""
         assignment = self.assignments[replica]
         text = f"{by.model} has a higher priority and takes its place"
         if assignment.stop is None or not assignment.stop.commanded:
             before = assignment.stop or StopIntent(StopCause.DISPLACED, text, self.now_s, -1)
-            self.put(replace(assignment, stop=replace(before, cause=StopCause.DISPLACED, text=text, by=by.replica)))
-            self.event(f"replica/{replica}", f"will stop: {text}")
+            if before.cause is not StopCause.SURPLUS:
+                before = replace(before, cause=StopCause.DISPLACED, text=text)
+                self.event(f"replica/{replica}", f"will stop: {text}")
+            self.put(replace(assignment, stop=replace(before, by=by.replica)))
         devices = {claim.device for claim in by.claims}
         for other in self.on_node(by.node):
             if other.stop is not None and other.stop.by == replica and devices & {c.device for c in other.claims}:

@@ -17,6 +17,9 @@ from llmgw.world import Assignment, Failure, Part, StopCause
 
 REFUSAL_PATIENCE_S = 30.0
 """A replica that its node has refused for so long goes elsewhere, if there is a place."""
+REFUSED_BY_ALL_S = 600.0
+"""After this time it may go to nodes that have refused it before: what they lacked may be there."""
+MOST_REMEMBERED = 50
 
 
 def fill(draft: Draft) -> None:
@@ -27,7 +30,7 @@ def fill(draft: Draft) -> None:
     if catalog is None:
         return
     crashing = frozenset(crashes.crashing_nodes(draft))
-    ground = Ground.of(draft, catalog, crashing)
+    ground, surplus = Ground.of(draft, catalog, crashing), _Surplus(draft, models)
     for model in sorted(models, key=lambda m: (-m.priority, demand.asked_s(draft.world, m, draft.now_s), m.name)):
         mine = draft.of_model(model.name)
         version = rolling.version(draft, model)
@@ -37,7 +40,7 @@ def fill(draft: Draft) -> None:
         if draft.hold:
             _hold(draft, model, alive)
         else:
-            _Filling(draft, catalog, ground, model, version, crashing).run(alive)
+            _Filling(draft, catalog, ground, model, version, crashing, surplus).run(alive)
             ground.turn_over(model.name)
 
 
@@ -58,6 +61,25 @@ def _hold(draft: Draft, model: Model, alive: Sequence[Assignment]) -> None:
     lacking = demand.desired(draft.world, model, draft.now_s) - demand.unread(draft, model) - len(alive)
     if lacking > 0:
         draft.wait(f"model/{model.name}", "hold", f"lacks {lacking}: {draft.hold}")
+
+
+@dataclass
+class _Surplus:
+    """Stops of what is too many, told before the turn of its model comes: it may spare others."""
+
+    draft: Draft
+    models: Sequence[Model]
+    is_told: bool = False
+
+    def tell(self) -> None:
+        if self.is_told:
+            return
+        self.is_told = True
+        for model in self.models:
+            mine, version = self.draft.of_model(model.name), rolling.version(self.draft, model)
+            alive = [a for a in mine if not (a.unreadable or (a.stop is not None and a.stop.commanded))]
+            if len(alive) > demand.desired(self.draft.world, model, self.draft.now_s):
+                demand.assess(self.draft, version, alive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,7 @@ class _Filling:
     version: Version
     crashing: frozenset[NodeId]
     """Nodes on which many models failed."""
+    surplus: "_Surplus"
 
     @property
     def subject(self) -> str:
@@ -134,7 +157,7 @@ class _Filling:
             if isinstance(found, _NotFound):
                 self.draft.wait(self.subject, found.code, found.text)
                 return found
-            self._assign(found, failure)
+            self._assign(self._sparing(found), failure)
         if len(follows) < to_place:
             self._backing_off(next(f for f in failed if f not in due))
         return None
@@ -192,29 +215,45 @@ class _Filling:
         """Whether the place of `assignment` would do for one of the profiles that found none."""
         return any(self.ground.would_fit(self.model, profile, assignment) for profile in short.tried)
 
+    def _sparing(self, found: _Found) -> _Found:
+        """The same, on the place of what costs less than what serves and would be displaced."""
+        if not found.spot.displaced:
+            return found
+        self.surplus.tell()
+        instead = yielding.instead(self.draft, self.ground, self.model, found.profile, found.spot)
+        return found if instead is None else replace(found, spot=instead)
+
     # --- placing ---
 
     def _goes_elsewhere(self, assignment: Assignment) -> bool:
-        """Give up a start that its node has refused for long, where another node has a place for it."""
+        """Give up a start that its node has refused for long, where another node has a place for it: once to each node
+        that has one, and then no more for a long while, lest what can start nowhere walks from node to node."""
         view, refused = self.draft.survey.of(assignment.node), self.draft.world.refused.get(assignment.replica)
         if refused is None or assignment.stop is not None or view is None or not view.judges:
             return False
         if assignment.replica in view.rows or not is_proof(self.draft, assignment, view):
             return False
-        if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
-            self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
+        if not self._has_waited(assignment, REFUSAL_PATIENCE_S):
             return False
-        if not never_begun(self.draft, assignment):
-            return False
-        found = self._search(self.version, never=frozenset({assignment.node}))
-        if isinstance(found, _NotFound):
+        before = assignment.refused_by
+        found = self._search(self.version, never=frozenset({*before, assignment.node}))
+        if isinstance(found, _NotFound) and before and self._has_waited(assignment, REFUSED_BY_ALL_S):
+            before = ()
+            found = self._search(self.version, never=frozenset({assignment.node}))
+        if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)
-        self._assign(found, None)
+        self._assign(found, None, refused_by=(*before, assignment.node)[-MOST_REMEMBERED:])
         return True
 
-    def _assign(self, found: _Found, follows: Failure | None) -> None:
+    def _has_waited(self, assignment: Assignment, patience_s: float) -> bool:
+        over_s = assignment.created_s + patience_s
+        if self.draft.now_s < over_s:
+            self.draft.wake(over_s)
+        return self.draft.now_s >= over_s
+
+    def _assign(self, found: _Found, follows: Failure | None, refused_by: tuple[NodeId, ...] = ()) -> None:
         spec_id, spec = launch_of(found.version.catalog, found.version.model, found.profile, found.spot.vendor)
         view = found.spot.view
         assert spec is not None, "the search asked for it"  # noqa: S101 - a programming error, not bad input
@@ -230,6 +269,7 @@ class _Filling:
             boot=view.seen.boot,
             created_s=self.draft.now_s,
             host_memory_mib=found.profile.host_memory_mib or 0,
+            refused_by=refused_by,
         )
         self.draft.specs[spec_id] = spec
         self.draft.place(assignment)

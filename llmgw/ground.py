@@ -6,7 +6,8 @@ with the first search; each model then finds its places reserved.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from llmgw import asking, demand, plan_size, rolling
@@ -15,12 +16,15 @@ from llmgw.draft import Draft
 from llmgw.ids import DeviceId, ModelName, NodeId, ReplicaId
 from llmgw.memo import Latest
 from llmgw.nodes import NodeView
+from llmgw.placing.best import plan
 from llmgw.placing.books import Books
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request, Site
-from llmgw.placing.planner import Displaced, Planner, plan
+from llmgw.placing.placement import Displaced
+from llmgw.placing.planner import Planner
 from llmgw.placing.refusals import refusal
+from llmgw.placing.seeker import Hit
 from llmgw.placing.succession import share_a_place
 from llmgw.sites import site_of
 from llmgw.wire import DeviceClaim
@@ -44,6 +48,8 @@ class Spot:
     profile: int
     waits: bool = False
     """Some of the devices are still being released."""
+    displaced: tuple[ReplicaId, ...] = ()
+    """Who gives way for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +285,8 @@ class Ground:
         claims.sort(key=lambda item: item[0])
         vendor = site.slots[claims[0][0]].vendor if claims else None
         view = self.draft.survey.nodes[site.id]
-        return Spot(view, tuple(claim for _, claim in claims), vendor, holding.way, holding.waits)
+        gone = tuple(ReplicaId(g.holding.replica) for g in self._displaced if _gives_way(g, holding))
+        return Spot(view, tuple(claim for _, claim in claims), vendor, holding.way, holding.waits, gone)
 
     def _refusal(self, books: Books, request: Request, way: int) -> str:
         need = request.needs[way]
@@ -303,6 +310,37 @@ class Ground:
         if books.full(model.name) >> node & 1 and (held is None or held.model != model.name):
             return False
         return seeker.would_fit(node, [] if held is None else [held])
+
+    @contextmanager
+    def nobody_displaced(self, spot: Spot) -> Iterator[None]:
+        """Meanwhile those that are to give way for it have their places."""
+        held = [gone.holding for gone in self._displaced if gone.holding.replica in spot.displaced]
+        for holding in held:
+            self.all.yard.take(holding)
+        try:
+            yield
+        finally:
+            for holding in held:
+                self.all.yard.give(holding)
+
+    def instead(self, model: Model, profile: Profile, spot: Spot, held: Sequence[Assignment]) -> Spot:
+        """The place of all of `held`, which are on one node and make room for the profile; who was to give way for
+        `spot` stays."""
+        made, yard = self.all, self.all.yard
+        for gone in [gone for gone in self._displaced if gone.holding.replica in spot.displaced]:
+            self._displaced.remove(gone)
+            self._pass_on(made, gone)
+        node = yard.index[held[0].node]
+        for holding in [yard.holdings[node][a.replica] for a in held]:
+            yard.give(holding)
+            yard.release(node, _held(holding))
+            self._displaced.append(Displaced(holding, model.name))
+        request = asking.request_of(self._wording, model, [profile], never=self.crashing)
+        place = made.seeker(request.needs[0]).place_on(node)
+        start = None if place is None else Planner(made, [request]).start(request, Hit(node, 0, *place, 0.0))
+        assert start is not None, "they make room"  # noqa: S101 - `makes_room` has said so
+        yard.give(start)
+        return replace(self._spot(start), profile=spot.profile)
 
     def makes_room(self, model: Model, profile: Profile, gone: Sequence[Assignment]) -> bool:
         """Whether the node that all of `gone` are on could take the profile once they are gone."""

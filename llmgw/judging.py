@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmgw import accepted, members, waking
-from llmgw.accepted import sharing
 from llmgw.catalog import Catalog, catalog_digest
 from llmgw.catalog_input import NotACatalogError, sent_catalog
 from llmgw.diff import differences
@@ -90,15 +89,14 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
         sent = sent_catalog(item.raw)
     except NotACatalogError as error:
         return world, _refused(world, item, (str(error),))
-    checked = check(sent.raw, limit_bytes=sent.limit_bytes)
+    checked = check(sent.raw, limit_bytes=sent.limit_bytes, like=world.catalog)
     warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
         return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
     if sent.plan and sent.plan != (now := plan_hash(world, catalog_digest(checked.catalog))):
         return world, _refused(world, item, (MOVED.format(sent=cut(sent.plan, 40), now=now),), warnings)
-    new = sharing(checked.catalog, world.catalog)
-    accepted.keep(item.raw, new)
-    return _valid_catalog(world, item, new, warnings)
+    accepted.keep(item.raw, checked.catalog)
+    return _valid_catalog(world, item, checked.catalog, warnings)
 
 
 MOVED = (

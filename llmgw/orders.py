@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from llmgw.fleet_orders import PauseFleet, Resume, RoutersAdd, RoutersRemove, Takeover
+from llmgw.misfit import plain_words
 from llmgw.model_orders import Promote, Restart, Revert, ScaleModel, Wake
 from llmgw.node_orders import (
     ConfirmLost,
@@ -24,7 +25,6 @@ from llmgw.node_orders import (
     Uncordon,
 )
 from llmgw.order import Order, Problems
-from llmgw.problems import plain_words
 from llmgw.sentences import counted, cut, json_kind, unknown
 
 ORDERS: Mapping[str, type[Order]] = {

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from llmgw import salvage
 from llmgw.ids import NodeId, ReplicaId
+from llmgw.misfit import misfits
 from llmgw.world import Assignment, Known, Unreadable, Wishes
 
 T = TypeVar("T")
@@ -50,9 +51,7 @@ def attempt(kind: type[T], raw: object) -> tuple[T | None, str]:
     try:
         return _adapter(kind).validate_python(raw), ""
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return None, f"{where}: {first['msg']}"[:300]
+        return None, misfits(error, document="it")[:300]
 
 
 def plain(value: object) -> object:

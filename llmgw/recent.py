@@ -73,8 +73,20 @@ class Recent(BaseModel):
         done = tuple(FinishedTask(node=node, at_s=now_s, result=result) for result in results)
         return self.model_copy(update={"tasks": (*self.tasks, *done)[-KEPT_TASKS:]})
 
-    def with_acting(self, acting: str) -> "Recent":
-        return self if acting == self.acting else self.model_copy(update={"acting": acting})
+    def with_acting(self, acting: str, now_s: float) -> "Recent":
+        """The worker that observes; that another does so now is an event."""
+        if acting == self.acting:
+            return self
+        new = self.model_copy(update={"acting": acting})
+        return (
+            new.with_event(Event(now_s, "fleet", f"worker {acting} acts now, in place of {self.acting}"))
+            if self.acting
+            else new
+        )
+
+    def with_event(self, event: Event) -> "Recent":
+        events = (*self.events, event)[-KEPT_EVENTS:]
+        return self.model_copy(update={"events": events, "event_count": self.event_count + 1})
 
 
 KEPT_REFUSALS = 20

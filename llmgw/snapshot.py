@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from llmgw import carry
 from llmgw.carry import Parts, Seed
+from llmgw.misfit import misfits
 from llmgw.showing.reports import KINDS, ReportRow
 from llmgw.world import World
 
@@ -35,5 +36,5 @@ def snapshot(carried: Mapping[str, Any], reports: Iterable[ReportRow]) -> Snapsh
         try:
             found.setdefault(row.kind, {})[row.key] = adapter.validate_python(row.value)
         except ValidationError as error:
-            unreadable[f"{row.kind} {row.key}"] = str(error.errors()[0]["msg"])
+            unreadable[f"{row.kind} {row.key}"] = misfits(error, document="it")
     return Snapshot(replace(opened.world, **found), unreadable)

@@ -102,6 +102,8 @@ class Assignment:
     """Why its carried record could not be read. Then only its id, place and devices count, and it is left as it is:
     neither moved nor stopped before an operator restarts it."""
     sleep: SleepIntent | None = None
+    refused_by: tuple[NodeId, ...] = ()
+    """Nodes that refused its start, before it was decided anew for this one."""
 
     @property
     def node(self) -> NodeId:

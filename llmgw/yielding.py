@@ -2,7 +2,8 @@
 
 Only after `min_residence_s` with its place and its wish, and only where that makes room. Until routers have told that
 it is idle, they are asked to tell it sooner than for its own idle time. What is of a lower priority is displaced
-instead, idle or not (`llmgw.placing.displace`); what an operator scaled, or a minimum keeps up, never yields.
+(`llmgw.placing.displace`), idle or not, but what serves only where nothing that is cheaper makes room: what is about to
+stop anyway, what sleeps, what is idle. What an operator scaled, or a minimum keeps up, never yields.
 """
 
 from collections import defaultdict
@@ -10,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llmgw import demand, sleeping, waking
-from llmgw.catalog import Idle, Model, Profile
+from llmgw.catalog import Model, Profile
 from llmgw.draft import Draft
-from llmgw.ground import Ground
+from llmgw.ground import Ground, Spot
 from llmgw.ids import NodeId
-from llmgw.world import Assignment, StopCause, World
+from llmgw.world import Assignment, StopCause, StopIntent, World
 
 SOONEST_S = 1.0
 """No router is asked to call an endpoint idle sooner."""
@@ -24,15 +25,54 @@ def make_room(draft: Draft, ground: Ground, model: Model, profiles: Sequence[Pro
     """For `model`, which lacks a place: end the wishes of idle models whose places together would do, on one node."""
     if not (candidates := _candidates(draft, model)):
         return
-    idle = demand.idle(draft.world)
     for held in _by_node(candidates):
         if not any(ground.makes_room(model, profile, held) for profile in profiles):
             continue
         draft.watched.update(a.model for a in held)
-        yields = [a for a in held if sleeping.sleeps(a) or (a.replica in idle and _has_resided(draft, a))]
-        if any(ground.makes_room(model, profile, yields) for profile in profiles):
-            _sleep(draft, model, _fewest(ground, model, profiles, yields))
+        if _yield(draft, ground, model, profiles, held):
             return
+
+
+def instead(draft: Draft, ground: Ground, model: Model, profile: Profile, spot: Spot) -> Spot | None:
+    """For `model`, a place that costs less than `spot`, which displaces what serves; None where there is none. Who can
+    yield, yields; whoever has the place now goes with the coming of the model's replica."""
+    gone = [draft.assignments[replica] for replica in spot.displaced]
+    if not any(demand.is_serving(draft, a) and not _is_surplus(a.stop) for a in gone):
+        return None
+    with ground.nobody_displaced(spot):
+        held = _cheaper(draft, ground, model, profile, gone)
+    return ground.instead(model, profile, spot, held) if held else None
+
+
+def _cheaper(
+    draft: Draft, ground: Ground, model: Model, profile: Profile, gone: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """What makes room on one node in place of `gone`: by being about to stop anyway, else by yielding."""
+    for held in _by_node([a for a in draft.in_question() if _is_surplus(a.stop) and a not in gone]):
+        if ground.makes_room(model, profile, held):
+            return _fewest(ground, model, [profile], held)
+    for held in _by_node([a for a in _candidates(draft, model) if a not in gone]):
+        if yields := _yield(draft, ground, model, [profile], held):
+            return yields
+    return ()
+
+
+def _is_surplus(stop: StopIntent | None) -> bool:
+    """Whether it stops anyway, and nobody waits for its place."""
+    return stop is not None and stop.cause is StopCause.SURPLUS and not stop.commanded and stop.by is None
+
+
+def _yield(
+    draft: Draft, ground: Ground, model: Model, profiles: Sequence[Profile], held: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """Of what is held on one node, let yield what is idle and asleep, if that is enough; those that do."""
+    idle = demand.idle(draft.world)
+    able = [a for a in held if sleeping.sleeps(a) or (a.replica in idle and _has_resided(draft, a))]
+    if not any(ground.makes_room(model, profile, able) for profile in profiles):
+        return ()
+    yields = _fewest(ground, model, profiles, able)
+    _sleep(draft, model, yields)
+    return yields
 
 
 def watch_s(draft: Draft, model: Model) -> float | None:
@@ -44,13 +84,13 @@ def watch_s(draft: Draft, model: Model) -> float | None:
 
 
 def _candidates(draft: Draft, model: Model) -> list[Assignment]:
-    """Replicas of other models of the same priority that nothing but a wish to wake keeps up, and all that sleep."""
+    """Replicas of other models of no higher priority that nothing but a wish to wake keeps up, and all that sleep."""
     others = (draft.models.get(name) for name in draft.world.wishes.wakes if name != model.name)
     names = {
         other.name
         for other in others
         if other is not None
-        and other.priority == model.priority
+        and other.priority <= model.priority
         and waking.idle_after_s(draft.world, other, draft.now_s) is not None
     }
     found = [a for name in names for a in draft.of_model(name) if a.stop is None and not a.unreadable]
@@ -99,7 +139,5 @@ def _sleep(draft: Draft, model: Model, yields: Sequence[Assignment]) -> None:
     draft.more = True
     for name in sorted(gone):
         draft.event(f"model/{name}", f"is idle and yields its place to {model.name}")
-    for assignment in yields:  # asleep it would keep its place
-        other = draft.models.get(assignment.model)
-        if other is not None and other.idle is Idle.SLEEP:
-            draft.want_stop(assignment, StopCause.SURPLUS, f"is idle and yields its place to {model.name}")
+    for assignment in yields:  # at once: asleep it would keep its place, and who waits for it knows that it goes
+        draft.want_stop(assignment, StopCause.SURPLUS, f"is idle and yields its place to {model.name}")

@@ -6,9 +6,9 @@ import structlog
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from llmgw.misfit import misfits
 from llmgw.wire import ErrorCode, ErrorReply, RouterTable, TablePatch
 from router import answers
-from router.check import told
 from router.settings import MIB
 from router.tables import Offer, Refused, Tables
 
@@ -59,9 +59,8 @@ def _parsed(kind: type[RouterTable] | type[TablePatch], body: bytes) -> Offer | 
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, at['loc'])) or 'the document'}: {at['msg']}" for at in error.errors()]
         status = 400 if error.errors()[0]["type"] == "json_invalid" else 422
-        return Refused(status, ErrorReply(code=ErrorCode.INVALID, message=told(problems)))
+        return Refused(status, ErrorReply(code=ErrorCode.INVALID, message=misfits(error)))
 
 
 def _told(refused: Refused, **facts: object) -> web.Response:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from llmgw.misfit import misfits
 from llmgw.table import Table, build
 from llmgw.wire import RouterTable, Token
 from router.check import table_problems, told
@@ -95,7 +96,9 @@ class Disk:
         for path in sorted(self._directory.glob("*.json")):
             try:
                 yield _parse(path)
-            except (ValidationError, ValueError, OSError) as error:
+            except ValidationError as error:
+                yield self.set_aside(path, misfits(error, document="it"))
+            except (ValueError, OSError) as error:
                 yield self.set_aside(path, str(error))
 
     def set_aside(self, path: Path, reason: str) -> SetAside:

@@ -17,6 +17,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from llmgw.ids import ModelName, ReplicaId
+from llmgw.misfit import misfits
 from llmgw.wire import RouterTable
 from router.app import Router
 from router.board import SLOTS, Board
@@ -145,7 +146,7 @@ class Keeper:
         try:
             await self._listen(one, router)
         except ValidationError as error:
-            _log.error("a process is not understood", process=number, problem=str(error)[:200])
+            _log.error("a process is not understood", process=number, problem=misfits(error)[:200])
             one.process.kill()
         code = await one.process.wait()
         self._forget(one, router)

@@ -17,7 +17,7 @@ from llmgw.merge import accepted_catalog, merge
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.table_log import Step
 from llmgw.wire import Token
-from llmgw.world import HeldCatalog, Input, InputKind, World
+from llmgw.world import HeldCatalog, Input, InputKind, StopCause, World
 from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
@@ -43,6 +43,8 @@ class Memory:
     """Replicas that were wished away."""
     displaced: set[ReplicaId] = field(default_factory=set)
     """Replicas that gave their place to another."""
+    causes: dict[ReplicaId, StopCause] = field(default_factory=dict)
+    """Of the stops that are wished."""
 
 
 @dataclass

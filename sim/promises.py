@@ -15,6 +15,7 @@ from llmgw.stopping import UNACKNOWLEDGED_LIMIT_S, drain_limit_s
 from llmgw.wire import DeviceClaim, EngineState
 from llmgw.world import Assignment, SilenceLevel, StopCause
 from sim.fleet import SimFleet
+from sim.reasons import every_stop_has_a_reason_that_holds
 
 
 def no_device_is_used_twice(fleet: SimFleet) -> None:
@@ -47,11 +48,11 @@ def no_device_is_promised_twice(fleet: SimFleet) -> None:
 
 
 def nothing_gives_way_to_its_equal(fleet: SimFleet) -> None:
-    """What is displaced was of a strictly lower priority when it was decided."""
+    """What is displaced was of a strictly lower priority when it was decided, or was to stop anyway."""
     models = {} if fleet.world.catalog is None else {m.name: m for m in fleet.world.catalog.models}
     for replica, assignment in fleet.world.assignments.items():
         stop = assignment.stop
-        if stop is None or stop.by is None or replica in fleet.seen.displaced:
+        if stop is None or stop.by is None or stop.cause is StopCause.SURPLUS or replica in fleet.seen.displaced:
             continue
         fleet.seen.displaced.add(replica)
         claimant = fleet.world.assignments.get(stop.by)
@@ -145,8 +146,8 @@ def what_is_called_gone_is_gone(fleet: SimFleet) -> None:
 
 def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
     """A replica that is withdrawn for a better one leaves enough behind: all that is wanted where its node is
-    emptied, all but a tenth or one where it is replaced. What its node's silence takes away was nobody's choice, though
-    another be kept instead."""
+    emptied, all but a tenth or one where it is replaced; what gives way to others besides does not count. What its
+    node's silence takes away was nobody's choice, though another be kept instead."""
     world, before = fleet.world, fleet.seen
     wished = frozenset(r for r, a in world.assignments.items() if a.stop is not None)
     for replica in sorted((wished - before.wished) & before.published):
@@ -161,7 +162,8 @@ def what_serves_is_not_given_up_by_choice(fleet: SimFleet) -> None:
         ):
             continue
         unread = sum(1 for a in world.assignments.values() if a.unreadable and a.model == model.name)
-        wanted = desired(world, model, fleet.clock_s) - unread
+        mine = (a.stop for a in world.assignments.values() if a.model == model.name and a.stop is not None)
+        wanted = desired(world, model, fleet.clock_s) - unread - sum(s.cause is StopCause.DISPLACED for s in mine)
         least = wanted - (slack(wanted) if cause in (StopCause.CHANGED, StopCause.RESTART) else 0)
         left = sum(1 for r in world.table.endpoints if world.assignments[r].model == model.name)
         assert left >= least, f"{replica} is withdrawn ({cause}) and leaves {left} of {wanted}"
@@ -217,6 +219,7 @@ ALL = (
     no_router_sends_to_a_sleeper,
     what_is_called_gone_is_gone,
     what_serves_is_not_given_up_by_choice,
+    every_stop_has_a_reason_that_holds,
 )
 """At every moment."""
 

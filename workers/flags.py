@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from activities.settings import peer_context, read_bearer
-from llmgw.problems import plain_words
+from llmgw.misfit import plain_words
 from workers.settings import WorkerSettings, lacking
 from workflows.client import Connection
 

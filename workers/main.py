@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import structlog
 
+import workers.lean  # noqa: F401 - before the others: they import the SDK
 from workers.control import run, stop_on_signals
 from workers.flags import SettingsError, read
 from workers.settings import WorkerSettings

@@ -2,7 +2,8 @@
 
 Runs that ended leave cycles which the collector looks for seldom, and C's allocator keeps the pages of what was freed.
 Both is seen to after much work: in a quiet moment where there is one, since it stops the process for some tenths of a
-second in a large fleet. Decides nothing, and changes no value.
+second in a large fleet; and when a run has been continued, before the next makes as much. Decides nothing, and changes
+no value.
 """
 
 import asyncio
@@ -13,10 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from activities import handover
+
 LOOK_S = 1.0
 QUIET = 0.1
 """Of one core."""
-DUE_S, OVERDUE_S = 3.0, 15.0
+DUE_S, OVERDUE_S = 3.0, 8.0
 """CPU seconds of work after which a quiet moment is used, and none is waited for."""
 M_ARENA_MAX, ARENAS = -8, 1
 """glibc's `mallopt`: without it each thread gets an arena of its own, and what one has freed no other can use."""
@@ -53,6 +56,7 @@ class Tidying:
     tidy: Callable[[], None] = _tidied
     used_s: Callable[[], float] = _process_s
     now_s: Callable[[], float] = _wall_s
+    ended: Callable[[], int] = handover.ended
     _tidied_at_s: float = field(default=0.0, init=False)
     _looked: tuple[float, float] = field(default=(0.0, 0.0), init=False)
 
@@ -66,7 +70,7 @@ class Tidying:
         self._looked = used_s, now_s
         work_s = used_s - self._tidied_at_s
         is_quiet = used_s - before_used_s < QUIET * (now_s - before_s)
-        if work_s >= OVERDUE_S or (is_quiet and work_s >= DUE_S):
+        if work_s >= OVERDUE_S or (work_s >= DUE_S and (is_quiet or self.ended())):
             self.tidy()
             self._tidied_at_s = self.used_s()
 

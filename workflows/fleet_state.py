@@ -17,8 +17,9 @@ from llmgw.merge import accepted_catalog, merge
 from llmgw.observation import Observation
 from llmgw.plan import Judgement, Plan, Verdict
 from llmgw.recent import Recent
+from llmgw.sentences import counted
 from llmgw.table_log import Step
-from llmgw.world import HeldCatalog, Input, InputKind, World
+from llmgw.world import Event, HeldCatalog, Input, InputKind, World
 
 KEPT_VERDICTS = 20
 
@@ -142,14 +143,20 @@ class FleetState:
     def watching(self) -> str:
         """What the observe activity watches, in words."""
         nodes, routers = len(members.nodes(self.world)), len(members.routers(self.world))
-        return f"watch {nodes} node{'s' * (nodes != 1)} and {routers} router{'s' * (routers != 1)}"
+        return f"watch {counted(nodes, 'node')} and {counted(routers, 'router')}"
 
     def observed(self, observation: Observation, at_s: float) -> None:
         if observation.pool != self.pool:
             self.world = record.forget_silence(self.world)
         self.pool, self.cursor = observation.pool, observation.cursor
-        self.recent = self.recent.with_acting(observation.acting)
-        self.world = record.observed(self.world, observation, self._past(at_s))
+        past_s = self._past(at_s)
+        self.recent = self.recent.with_acting(observation.acting, past_s)
+        for node in observation.nodes:
+            seen = self.world.seen.get(node.node)
+            if seen is not None and seen.instance != node.instance:
+                what = "its machine was started anew" if seen.boot != node.boot else "its agent was started anew"
+                self.recent = self.recent.with_event(Event(past_s, f"node/{node.node}", what))
+        self.world = record.observed(self.world, observation, past_s)
 
     def _past(self, at_s: float) -> float:
         """When something happened, told by a clock that may have been set back since."""

@@ -66,6 +66,7 @@ def _stands_alone(text: str, at: int) -> bool:
 
 
 def _read_json(document: Any) -> Sight:
-    if isinstance(document, Mapping) and not isinstance(document.get("gpu_data"), list):
+    lists = ("gpu_data", "current_partition")
+    if isinstance(document, Mapping) and not any(isinstance(document.get(name), list) for name in lists):
         return rocm_smi.read_json(document)
     return read_amd_smi([document])

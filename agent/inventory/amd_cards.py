@@ -54,6 +54,7 @@ class Card:
 
 def judged(cards: list[Card]) -> Sight:
     """Carve-outs and partitions told apart, and each device given the number that HIP counts it by."""
+    cards = _with_modes(cards)
     discrete = any(not _is_carve_out(card) for card in cards)
     sharing = Counter(_board(card) for card in cards)
     seen = []
@@ -65,6 +66,22 @@ def judged(cards: list[Card]) -> Sight:
             device = replace(device, uuid="", total_mib=_share(device, parts))
         seen.append(device)
     return Sight(tuple(_numbered(cards, seen)))
+
+
+def _with_modes(cards: list[Card]) -> list[Card]:
+    """Tools tell the mode of a card with its first partition alone: it is that of all in the same place, or of the
+    same serial."""
+    modes = {key: card.compute for card in cards if _parts(card) for key in _places(card)}
+    return [
+        card
+        if _parts(card)
+        else replace(card, compute=next((modes[k] for k in _places(card) if k in modes), card.compute))
+        for card in cards
+    ]
+
+
+def _places(card: Card) -> tuple[str, ...]:
+    return tuple(key for key in (card.seen.uuid, card.seen.bus.rpartition(".")[0]) if key)
 
 
 def _carve_out(card: Card, *, discrete: bool) -> Seen:

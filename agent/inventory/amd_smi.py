@@ -68,13 +68,27 @@ def read_amd_smi(documents: Iterable[Any]) -> Sight:
     """Any of its documents, merged by GPU number."""
     merged: dict[int, dict[str, Any]] = {}
     for document in documents:
-        rows = document.get("gpu_data", []) if isinstance(document, Mapping) else document
+        rows = _rows(document)
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, Mapping) and (gpu := number(str(row.get("gpu")))) is not None:
                 merged.setdefault(gpu, {}).update(row)
     if not merged:
         return Sight(problem="amd-smi told no GPU")
     return judged([_from_smi(gpu, row) for gpu, row in sorted(merged.items())])
+
+
+def _rows(document: Any) -> Any:
+    """A list, of old versions; `gpu_data` of new ones; and what `partition` tells since version 26."""
+    if not isinstance(document, Mapping):
+        return document
+    parts = document.get("current_partition")
+    told = [
+        {"gpu": row.get("gpu_id"), "partition": {"accelerator_partition": row.get("accelerator_type")}}
+        for row in (parts if isinstance(parts, list) else [])
+        if isinstance(row, Mapping)
+    ]
+    listed = document.get("gpu_data", [])
+    return [*(listed if isinstance(listed, list) else []), *told]
 
 
 def _from_smi(gpu: int, row: Mapping[str, Any]) -> Card:

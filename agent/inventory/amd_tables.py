@@ -46,7 +46,7 @@ def read_table(text: str) -> Sight:
             bare, opened = bare or _unfinished(cards), _card(first)
             cards.append(opened)
         elif cards and cards[-1].seen.index < 0 and (second := _SECOND.match(line)):
-            cards[-1] = _completed(cards[-1], second, cards[:-1])
+            cards[-1] = _completed(cards[-1], second)
     bare = bare or _unfinished(cards)
     users = list(_users(text))
     whole = [
@@ -71,7 +71,7 @@ def _card(first: re.Match[str]) -> Card:
     return Card(Seen(-1, known(kind) or "", "amd", bus=bus_id(first["bus"]), sickness=sick))
 
 
-def _completed(card: Card, second: re.Match[str], before: list[Card]) -> Card:
+def _completed(card: Card, second: re.Match[str]) -> Card:
     mode = _MODE.search(second["mode"])
     seen = replace(
         card.seen,
@@ -80,13 +80,7 @@ def _completed(card: Card, second: re.Match[str], before: list[Card]) -> Card:
         used_mib=mib(second["used"], second["unit"] or "MB"),
         ordinal=number(second["hip"]),
     )
-    return Card(seen, compute=mode[1] if mode else _mode_of_board(seen.bus, before))
-
-
-def _mode_of_board(bus: str, before: list[Card]) -> str:
-    """What the first partition of the same card said of it."""
-    place = bus.rpartition(".")[0]
-    return next((c.compute for c in before if c.compute and c.seen.bus.rpartition(".")[0] == place), "")
+    return Card(seen, compute=mode[1] if mode else "")
 
 
 def _users(text: str) -> Iterator[tuple[int, User]]:

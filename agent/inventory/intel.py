@@ -5,11 +5,11 @@ alone is the identity here. Graphics units within processors share main memory, 
 https://github.com/intel/xpumanager
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agent.foreign import foreign_json
 from agent.inventory.seen import Seen, Sight, breaks_off, bus_id, first_lines, known, mib, number
 
 _INTEGRATED = re.compile(
@@ -63,7 +63,7 @@ def read(text: str, code: int = 0) -> Sight:
     if is_table(text):
         return read_table(text)
     try:
-        document = json.loads(text)
+        document = foreign_json(text)
     except ValueError:
         document = None
     if code == 0 and is_json(document):

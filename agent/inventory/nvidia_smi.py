@@ -38,7 +38,9 @@ def read_document(document: ElementTree.Element, listed: str = "", problem: str 
         card = _card(element, index)
         devices.append(card)
         devices += _slices(element, card, slices)
-    return Sight(tuple(devices), problem)
+    # `attached_gpus` counts those that were not asked about (`-i`) too: it says nothing of what is missing.
+    empty = "" if devices else "nvidia-smi told no card"
+    return Sight(tuple(devices), "; ".join(filter(None, (problem, empty))))
 
 
 def _card(element: ElementTree.Element, index: int) -> Seen:

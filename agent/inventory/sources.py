@@ -73,6 +73,7 @@ class Machine:
             ("list", "-e"),
             ("static", "--asic", "--bus", "--vram", "--partition"),
             ("metric", "--mem-usage", "--ecc"),
+            ("partition",),
             ("process",),
         )
         answers = [said for words in asked if (said := self._run("amd-smi", *words, "--json")) is not None]

@@ -58,7 +58,11 @@ def _pull(text: str, root: Path, token: str | None, tell: "_Telling", go: thread
         tell(event="plan", total=total, here=here, todo=0 if total is None else max(0, total - here))
         go.wait()
         todo.announce()
-        bring(todo, _Progress(tell, here).grown)
+        progress = _Progress(tell, here)
+        try:
+            bring(todo, progress.grown)
+        finally:
+            progress.tell()  # whether it got on is judged by it
 
 
 def bring(todo: Wanted, grown: Grown) -> None:
@@ -108,20 +112,24 @@ class _Progress:
 
     def __init__(self, tell: _Telling, here: int) -> None:
         self._tell = tell
-        self._bytes = here
+        self._bytes = self._told = here
         self._turn = threading.Lock()
-        threading.Thread(target=self._keep_telling, args=(here,), daemon=True).start()
+        threading.Thread(target=self._keep_telling, daemon=True).start()
 
     def grown(self, count: int) -> None:
         with self._turn:
             self._bytes += count
 
-    def _keep_telling(self, told: int) -> None:
+    def tell(self) -> None:
+        with self._turn:
+            if self._bytes != self._told:
+                self._told = self._bytes
+                self._tell(event="have", bytes=self._told)
+
+    def _keep_telling(self) -> None:
         while True:
             time.sleep(_TELL_S)
-            if self._bytes != told:
-                told = self._bytes
-                self._tell(event="have", bytes=told)
+            self.tell()
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from typing import Protocol
 
 import httpx
 
+from agent.foreign import foreign_json
+
 _CHUNK = 256 * 1024
 MOST_AT_ONCE = 16 * 1024**3
 """Bytes asked for in one request: the hub's servers give no more than 50 GB in one answer."""
@@ -129,8 +131,9 @@ class FromWeb:
             if not goes_on:
                 _forget(piece.part, have, grown)
             _keep_validator(piece.part, answer)
-            with piece.part.open("ab" if goes_on else "wb") as file:
-                for chunk in answer.iter_raw(_CHUNK):
+            # Chunks as they come: gathered ones would be lost with the connection. The file gathers, and keeps.
+            with piece.part.open("ab" if goes_on else "wb", buffering=_CHUNK) as file:
+                for chunk in answer.iter_raw():
                     file.write(chunk)
                     grown(len(chunk))
                 file.flush()
@@ -202,7 +205,7 @@ def _keep_validator(part: Path, answer: httpx.Response) -> None:
 
 def _validator(part: Path) -> str:
     try:
-        return str(json.loads(_state(part).read_bytes()))
+        return str(foreign_json(_state(part).read_bytes()))
     except (OSError, ValueError):
         return ""
 

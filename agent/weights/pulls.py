@@ -24,7 +24,8 @@ AT_ONCE = 2
 ATTEMPTS = 6
 MOST_PULLS = 50
 WORTH_GOING_ON = 16 * 1024 * 1024
-"""Bytes by which an attempt that failed has got on, so that it is not counted against the pull."""
+"""Bytes beyond all that earlier attempts reached, so that one that fails is not counted against the pull; of what is
+small, a hundredth."""
 _PAUSE_S = (5.0, 300.0)
 _SPACE_S = 5.0
 _MARGIN = 0.01
@@ -50,6 +51,8 @@ class Running:
     source: Source
     reason: str = "waits for its turn"
     bytes: int = 0
+    farthest: int | None = None
+    """Bytes that earlier attempts had at most, or found there at first."""
     total: int | None = None
     coming: int = 0
     over: bool = False
@@ -60,6 +63,16 @@ class Running:
     @property
     def key(self) -> str:
         return f"{self.source.folder}@{self.source.revision}" if isinstance(self.source, Hub) else self.source.place
+
+    def got_on(self) -> bool:
+        """Whether the attempt that ends now came farther than any before. What is fetched anew, since it was not what
+        it should be, is no progress."""
+        if self.farthest is None:
+            return False
+        step = min(WORTH_GOING_ON, max(1, (self.total or 0) // 100)) if self.total else WORTH_GOING_ON
+        on = self.bytes - self.farthest >= step
+        self.farthest = max(self.farthest, self.bytes)
+        return on
 
     def row(self) -> WeightsReport:
         return WeightsReport(
@@ -172,7 +185,6 @@ class Pulls:
         turn = self._turns.setdefault(pull.key, asyncio.Lock())
         attempt = 0
         while attempt < ATTEMPTS:
-            before = pull.bytes
             try:
                 async with turn, self._slots:
                     await self._attempt(pull)
@@ -181,16 +193,15 @@ class Pulls:
                 self._around.ended(pull.order.source)
                 return
             except Failed as failure:
-                if pull.bytes - before >= WORTH_GOING_ON:
-                    attempt = 0  # a long way may be interrupted as often as it likes, as long as it gets on
-                attempt += failure.kind != "no_disk"
+                # A long way may be interrupted as often as it likes, as long as it gets on.
+                attempt = 0 if pull.got_on() else attempt + (failure.kind != "no_disk")
                 pull.coming = 0
                 self._say(pull, failure.text)
                 if failure.kind == "no_disk":
                     await self._pause(pull, _SPACE_S)
                 elif attempt < ATTEMPTS:
                     shortest, longest = _PAUSE_S
-                    await self._pause(pull, min(longest, shortest * 3.0 ** (attempt - 1)))
+                    await self._pause(pull, min(longest, shortest * 3.0 ** max(0, attempt - 1)))
         pull.over = True
         self._write_down()
         self._say(pull, f"given up after {ATTEMPTS} attempts: {pull.reason}")
@@ -233,6 +244,7 @@ class Pulls:
             match event["event"]:
                 case "plan":
                     pull.total, pull.bytes = event["total"], event["here"]
+                    pull.farthest = pull.bytes if pull.farthest is None else pull.farthest
                     await self._reserve(pull, event["todo"])
                     process.stdin.write(b"go\n")
                     self._say(pull, "fetches")

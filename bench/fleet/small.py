@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llmgw.ids import DeviceId, ModelName, NodeId
+from llmgw.placing.best import plan
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Ask, Need, Request, Site, Slot
-from llmgw.placing.planner import Placing, plan
+from llmgw.placing.placement import Placing
 
 KINDS = ("a", "b", "c")
 EVEN, ODD = (1, 1, 2, 4, 8), (1, 2, 3, 4, 6, 8)

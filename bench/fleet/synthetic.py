@@ -13,7 +13,7 @@ from llmgw.ids import DeviceId, ModelName, NodeId
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Ask, Need, Request, Site, Slot
-from llmgw.placing.planner import Placing
+from llmgw.placing.placement import Placing
 
 KINDS = {"h100": 0.4, "a100": 0.3, "l40s": 0.2, "h200": 0.1}
 SIZES = [1] * 50 + [2] * 20 + [4] * 20 + [8] * 10

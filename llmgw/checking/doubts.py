@@ -4,13 +4,14 @@ here: what was accepted once has to stay acceptable."""
 from collections.abc import Iterable, Iterator, Sequence
 
 from llmgw.catalog import Catalog, Model, Profile
-from llmgw.problems import Finding, Path, Severity, path_text, quoted
+from llmgw.problems import Finding, Path, Severity, quoted
 from llmgw.sentences import are, counted
 
 
 def doubts(catalog: Catalog) -> Iterator[Finding]:
     """Warnings, model by model, then about the fleet."""
     zones = {node.zone for node in catalog.nodes}
+    declared = [sum(devices.count for devices in node.devices) for node in catalog.nodes]
     for i, model in enumerate(catalog.models):
         at = ("models", i)
         yield from _canary(at, model)
@@ -19,14 +20,14 @@ def doubts(catalog: Catalog) -> Iterator[Finding]:
             yield Finding((*at, "spread_zones"), what, mend, Severity.WARNING)
         for j, profile in enumerate(model.profiles):
             yield from _profile((*at, "profiles", j), profile)
-        yield from _devices(at, model, catalog)
+        yield from _devices(at, model, declared)
     for section, ids in (
         ("pools", [pool.name for pool in catalog.pools]),
         ("nodes", [node.id for node in catalog.nodes]),
         ("routers", [router.id for router in catalog.routers]),
     ):
         key = "name" if section == "pools" else "id"
-        yield from _alike(ids, [(section, i, key) for i in range(len(ids))], "two of them, and easily taken for one")
+        yield from _alike(ids, [(section, i, key) for i in range(len(ids))], "two, and easily taken for one")
 
 
 def _canary(at: Path, model: Model) -> Iterator[Finding]:
@@ -55,16 +56,17 @@ def _profile(at: Path, profile: Profile) -> Iterator[Finding]:
             )
 
 
-def _devices(at: Path, model: Model, catalog: Catalog) -> Iterator[Finding]:
-    """Whole devices that all replicas need at least, beyond all that is declared."""
-    known = [sum(devices.count for devices in node.devices) for node in catalog.nodes]
+def _devices(at: Path, model: Model, declared: Sequence[int]) -> Iterator[Finding]:
+    """Whole devices that all replicas need at least, beyond all that nodes are declared with. `declared`: of each."""
+    if not declared or not all(declared):
+        return
     whole = [sum(item.count for item in profile.accelerators if item.claim_mib is None) for profile in model.profiles]
     asked = model.replicas.min * min(whole)
-    if catalog.nodes and all(known) and asked > sum(known) and max(known) >= min(whole):
+    if asked > sum(declared) and max(declared) >= min(whole):
         yield Finding(
             (*at, "replicas"),
             f"{are(model.replicas.min, 'replica')} wanted, of {counted(min(whole), 'device')} each, and all declared "
-            f"nodes have {sum(known)} together",
+            f"nodes have {sum(declared)} together",
             "lower it, or declare more nodes",
             Severity.WARNING,
         )
@@ -77,12 +79,12 @@ def _alike(names: Sequence[str], places: Iterable[Path], what: str) -> Iterator[
         before_at, before = first.setdefault(name.casefold(), (at, name))
         if before_at is at:
             continue
-        same, place = before == name, path_text(before_at)
-        said = f"is there twice; first as {place}"
-        differs = f"differs only in case from {quoted(before)} ({place}): {what}"
+        same = before == name
+        said = "is there twice" if same else f"differs only in case from {quoted(before)}, so they are {what}"
         yield Finding(
             at,
-            f"{quoted(name)} {said if same else differs}",
+            f"{quoted(name)} {said}",
             "take one of them out" if same else "write it as it is meant, or choose another name",
             Severity.WARNING,
+            first=before_at,
         )

@@ -123,8 +123,8 @@ def _groups(catalog: Catalog) -> Iterator[Finding]:
         if len(members) > places:
             yield Finding(
                 ("models", members[-1], "exclusive_group"),
-                f"{len(members)} models of group {quoted(group)} are to run, no two on one node, and {places} declared "
-                f"node{'s' * (places != 1)} may have them",
+                f"{len(members)} models of group {quoted(group)} are to run, no two on one node, and "
+                f"{counted(places, 'declared node')} may have them",
                 "declare more nodes, let some start at 0 replicas, or take some out of the group",
                 Severity.WARNING,
             )

@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 
 from llmgw import memory
 from llmgw.catalog import IDENTIFIER, SECRET, VARIABLE, Catalog
-from llmgw.problems import Finding, Path, did_you_mean, plain_words, quoted
+from llmgw.misfit import plain_words
+from llmgw.problems import Finding, Path, did_you_mean, quoted
 
 
 def catalog_schema() -> dict[str, Any]:

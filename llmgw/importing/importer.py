@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llmgw.catalog import MAX_COMPRESSED_BYTES
 from llmgw.importing.account import Account, Part, Remark
 from llmgw.importing.assembly import TooLargeError, assembled
-from llmgw.importing.draft import CatalogDraft
+from llmgw.importing.draft import MARK, TO_FILL_IN, CatalogDraft
 from llmgw.importing.kinds import SOURCES, Source, documents, seen_as
 from llmgw.problems import Finding, Path
 
@@ -28,8 +28,18 @@ class Imported:
 
     @property
     def model_count(self) -> int:
+        return len(self._models)
+
+    @property
+    def open_count(self) -> int:
+        """Models of which a person has to write how they are launched."""
+        marks = (TO_FILL_IN[0], MARK)
+        return sum(1 for model in self._models if any(mark in str(model) for mark in marks))
+
+    @property
+    def _models(self) -> Sequence[object]:
         models = self.catalog["models"]
-        return len(models) if isinstance(models, list) else 0
+        return models if isinstance(models, list) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from llmgw.importing.draft import MARK, Devices
 from llmgw.importing.spreading import spread_of
 from llmgw.placeholders import WEIGHTS, is_broken, placeholder, shell_like
 from llmgw.problems import Path, quoted
+from llmgw.sentences import counted
 from llmgw.weights import unusable_source
 
 ABLE_TO_SLEEP = (
@@ -160,7 +161,7 @@ class Launch:
         if not count:
             return None
         if stated is None and self.pinned is None:
-            self.account.assume(self.at, f"{count} whole device{'s' * (count > 1)}: the file does not say how many")
+            self.account.assume(self.at, f"{counted(count, 'whole device')}: the file does not say how many")
         return Devices(count, self.kind or kind, memory)
 
     def _pin(self, name: str, value: str, at: Path, *, alone: bool) -> None:

@@ -1,131 +1,33 @@
-"""A plan for everything that is asked for at once: who gets which place, and what gives way for it.
+"""One attempt at a plan for everything that is asked for at once: who gets which place, and what gives way for it.
 
 The highest rank first, then whoever was asked for first, what has the fewest nodes to go to, and the largest. What
 finds no place may move what this very plan has put somewhere (nobody notices), and then displace what is of a strictly
 lower rank, if that really makes room. Nothing else that runs is ever moved. Pure: it answers a plan and leaves the yard
-as it found it.
+as it found it. `llmgw.placing.best` makes several and takes the best.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import groupby
 
 from llmgw.ids import ModelName
 from llmgw.placing import succession
 from llmgw.placing.books import Books
-from llmgw.placing.displace import displace, may_displace
+from llmgw.placing.displace import displace
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request, has_several_measures
 from llmgw.placing.pick import hold
+from llmgw.placing.placement import Displaced, Placing
 from llmgw.placing.quota import Quota, quotas
 from llmgw.placing.rearrange import Rearranging
-from llmgw.placing.seeker import Hit, Seeker, Tier
+from llmgw.placing.seeker import Hit, Seeker
+from llmgw.placing.tiers import tiers_of
+from llmgw.placing.turn import Turn, merged, united
 from llmgw.placing.yard import bits
 
-SPREAD = 1.0
-"""Putting all replicas of a model on one node costs so many devices; it is shared out over the replicas."""
-LOCALITY = 0.3
-"""A node that has the weights is worth so many devices."""
-PREFERRED = 10.0
-"""A preferred label is worth so many devices: more than any price, less than a node where the model failed."""
-AVOIDED = 1000.0
-"""A node where the model failed comes last."""
-
 SMALL_FLEET = 200
-"""Up to so many nodes, other orders are tried where something finds no place."""
-ORDERS = 8
-TINY_FLEET = 24
-ORDERS_OF_TINY = 32
-"""Up to so many nodes it costs little to try many: a fleet of a few nodes has no slack to hide a bad order in."""
-MOST_TRIED = 1_600
-"""Replicas placed in all these orders together."""
-MAX_TIERS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Displaced:
-    """A replica that gives way, and for which model."""
-
-    holding: Holding
-    by: ModelName
-
-
-@dataclass(frozen=True, slots=True)
-class Placing:
-    """The answer: places per new replica in the order of their decision, what gives way, and what found no place."""
-
-    starts: tuple[Holding, ...] = ()
-    displaced: tuple[Displaced, ...] = ()
-    lacking: Mapping[ModelName, int] = field(default_factory=dict)
-
-
-@dataclass(order=True, slots=True)
-class _Turn:
-    """One model's turn; the least comes first."""
-
-    key: tuple[int, float, float, float, ModelName]
-    """Rank and arrival, then what the order of a plan is about, and the name."""
-    count: int = field(compare=False)
-    urgent: int = field(compare=False)
-
-    @property
-    def model(self) -> ModelName:
-        return self.key[4]
-
-
-def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -> Placing:
-    """The best plan found: all in order, else with quotas per layout, else on small fleets in other orders as well.
-
-    Better is more devices' worth of demand met, at the highest rank first; then fewer replicas that give way.
-    `limit`: no more than so many are placed, in order of rank and name, and the rest is only counted with.
-    """
-    if limit is not None and sum(r.count for r in requests) > limit:
-        first_of_many = Planner(field_, requests, by_quota=True, limit=limit).run()
-        assert first_of_many is not None  # noqa: S101 - only a plan that stops when short is given up
-        return first_of_many
-    first = Planner(field_, requests, stop_when_short=True).run()
-    if first is not None:
-        return first
-    best = Planner(field_, requests, by_quota=True).run()
-    assert best is not None  # noqa: S101 - only a plan that stops when short is given up
-    if len(field_.yard.sites) <= SMALL_FLEET and _could_help(field_, requests, best):
-        worth = _worth(best, requests)
-        tried = {(True, Planner(field_, requests, by_quota=True).sequence())}
-        for order in range(_orders(field_, requests) - 1):
-            planner = Planner(field_, requests, by_quota=order % 2 == 1, order=order)
-            if (way := (order % 2 == 1, planner.sequence())) in tried:
-                continue
-            tried.add(way)
-            other = planner.run()
-            if other is not None and (found := _worth(other, requests)) > worth:
-                best, worth = other, found
-    return best
-
-
-def _could_help(field_: Field, requests: Sequence[Request], found: Placing) -> bool:
-    """Whether another order could place any of what lacks a place: some node has room, or what is lower has it."""
-    if not found.lacking or found.displaced:
-        return bool(found.lacking)
-    planner = Planner(field_, requests)
-    lacking = (planner.requests[model] for model in found.lacking)
-    return any(planner.find(request) is not None or may_displace(planner, request) for request in lacking)
-
-
-def _orders(field_: Field, requests: Sequence[Request]) -> int:
-    if len(field_.yard.sites) > TINY_FLEET:
-        return ORDERS
-    return max(ORDERS, min(ORDERS_OF_TINY, MOST_TRIED // sum(r.count for r in requests)))
-
-
-def _worth(placing: Placing, requests: Sequence[Request]) -> tuple[float, ...]:
-    ranks = sorted({r.rank for r in requests}, reverse=True)
-    lost = dict.fromkeys(ranks, 0.0)
-    for request in requests:
-        missing = placing.lacking.get(request.model, 0)
-        lost[request.rank] -= missing * max(1, request.needs[0].devices if request.needs else 0)
-    return (*(lost[rank] for rank in ranks), -float(len(placing.displaced)))
+"""Up to so many nodes, choices and other orders are tried where something finds no place."""
 
 
 class Planner:
@@ -160,13 +62,13 @@ class Planner:
         turns = [self._turn(r, r.count, r.count if r.urgent is None else r.urgent) for r in self._open()]
         quota: Quota = quotas(self.field, self._in_turn(turns)) if self._by_quota and turns else {}
         heapq.heapify(turns)
-        lacking: dict[ModelName, _Turn] = {}
+        lacking: dict[ModelName, Turn] = {}
         while turns:
             while turns and (self._limit is None or len(self.new) < self._limit):
                 equals = [heapq.heappop(turns)]
                 while turns and turns[0].key[:4] == equals[0].key[:4]:
                     equals.append(heapq.heappop(turns))
-                short = self._plainly(_united(equals), quota)
+                short = self._plainly(united(equals), quota)
                 if short and self._stop_when_short:
                     self._undo()
                     return None
@@ -175,7 +77,7 @@ class Planner:
                     for victim in victims:
                         heapq.heappush(turns, victim)
                     if still:
-                        lacking[turn.model] = _merged(lacking.get(turn.model), turn, still)
+                        lacking[turn.model] = merged(lacking.get(turn.model), turn, still)
             if turns:  # the limit is reached
                 break
             if self._rearranging.take_moved() and lacking:  # what moved may have made room for one given up on
@@ -186,7 +88,7 @@ class Planner:
         self._undo()
         return found
 
-    def _plainly(self, equals: Sequence[_Turn], quota: Quota) -> list[tuple[_Turn, int]]:
+    def _plainly(self, equals: Sequence[Turn], quota: Quota) -> list[tuple[Turn, int]]:
         """Place without moving anybody; the turns in which so many found no place."""
         left = {turn.model: turn.count for turn in equals}
         shares = {turn.model: quota.pop(turn.model, []) for turn in equals}
@@ -202,7 +104,7 @@ class Planner:
                 full.add(model)
         return [(turn, left[turn.model]) for turn in equals if left[turn.model]]
 
-    def _mixed(self, equals: Sequence[_Turn]) -> list[ModelName]:
+    def _mixed(self, equals: Sequence[Turn]) -> list[ModelName]:
         """Whose replica comes next. Where memory or processors are asked for beside devices, models take turns: many
         of one sort side by side leave lopsided nodes, all memory gone and devices idle."""
         if len(equals) == 1 or not any(has_several_measures(self.requests[turn.model]) for turn in equals):
@@ -232,14 +134,14 @@ class Planner:
         turns = sorted(self._turn(request, 1, 1) for request in self.requests.values())
         return tuple(tuple(t.model for t in equals) for _, equals in groupby(turns, key=lambda t: t.key[:4]))
 
-    def _in_turn(self, turns: Sequence[_Turn]) -> list[tuple[Request, int]]:
+    def _in_turn(self, turns: Sequence[Turn]) -> list[tuple[Request, int]]:
         return [(self.requests[t.model], t.count) for t in sorted(turns)]
 
-    def _turn(self, request: Request, count: int, urgent: int) -> _Turn:
+    def _turn(self, request: Request, count: int, urgent: int) -> Turn:
         options = float(self.field.options(request))
         size = -float(max((need.devices for need in request.needs), default=0))
         if self._limit is not None:
-            return _Turn((-request.rank, request.asked_s, 0.0, 0.0, request.model), count, urgent)
+            return Turn((-request.rank, request.asked_s, 0.0, 0.0, request.model), count, urgent)
         match self._order:
             case 0:
                 first, second = options, size
@@ -249,12 +151,12 @@ class Planner:
                 first, second = -size, options
             case _:
                 first, second = self.field.lot(request.model, self._order), size
-        return _Turn((-request.rank, request.asked_s, first, second, request.model), count, urgent)
+        return Turn((-request.rank, request.asked_s, first, second, request.model), count, urgent)
 
-    def _by_force(self, turn: _Turn, left: int) -> tuple[int, list[_Turn]]:
+    def _by_force(self, turn: Turn, left: int) -> tuple[int, list[Turn]]:
         """Rearrange this plan's own starts, then displace what is of lower rank. Those displaced queue again."""
         request = self.requests[turn.model]
-        again: list[_Turn] = []
+        again: list[Turn] = []
         may = turn.urgent - (turn.count - left)
         while left and may > 0:
             if not self._rearranging.make_room(request):
@@ -277,7 +179,7 @@ class Planner:
             if only is not None and only[0] != way:
                 continue
             seeker = self.seekers(request)[way]
-            tiers = self._tiers(request, way, seeker, ok)
+            tiers = tiers_of(self.field, self.books, request, way, seeker.base & ok)
             for calm in (self.yard.calm, ~self.yard.calm) if self.yard.late else (-1,):
                 for zone in self.books.zones(request):
                     among = tiers if calm == zone == -1 else [(n & calm & zone, extra) for n, extra in tiers]
@@ -293,21 +195,6 @@ class Planner:
         if found is None:
             found = self._seekers[request.model] = [self.field.seeker(need) for need in request.needs]
         return found
-
-    def _tiers(self, request: Request, way: int, seeker: Seeker, ok: int) -> list[Tier]:
-        """The nodes that may take it, parted by what speaks for and against them."""
-        tiers: list[Tier] = [(seeker.base & ok, 0.0)]
-        weights = request.weights[way] if way < len(request.weights) else None
-        if weights is not None:
-            tiers = _parted(tiers, self.field.cached(weights), -LOCALITY)
-        for label in sorted(seeker.need.prefers):
-            tiers = _parted(tiers, self.field.labelled(label), -PREFERRED)
-        hosts = self.books.staying(request.model)
-        if hosts:
-            tiers = _parted(tiers, hosts, round(SPREAD / max(1, request.desired or request.count), 2), last=True)
-        if request.avoid:
-            tiers = _parted(tiers, self.field.nodes(request.avoid), AVOIDED, last=True)
-        return tiers
 
     def start(self, request: Request, hit: Hit) -> Holding | None:
         need = request.needs[hit.way]
@@ -364,31 +251,3 @@ class Planner:
             self.yard.give(holding)
         for gone in self.displaced.values():
             self.yard.take(gone.holding)
-
-
-def _parted(tiers: Sequence[Tier], nodes: int, extra: float, *, last: bool = False) -> list[Tier]:
-    """Each tier in two: those of `nodes`, at `extra`, come first (or last), and the rest."""
-    if len(tiers) >= MAX_TIERS:
-        return list(tiers)
-    parted: list[Tier] = []
-    rest: list[Tier] = []
-    for among, cost in tiers:
-        if inside := among & nodes:
-            (rest if last else parted).append((inside, cost + extra))
-        if outside := among & ~nodes:
-            (parted if last else rest).append((outside, cost))
-    return parted + rest
-
-
-def _united(turns: Sequence[_Turn]) -> list[_Turn]:
-    """One turn per model."""
-    by_model: dict[ModelName, _Turn] = {}
-    for turn in turns:
-        by_model[turn.model] = _merged(by_model.get(turn.model), turn, turn.count)
-    return list(by_model.values())
-
-
-def _merged(before: _Turn | None, turn: _Turn, count: int) -> _Turn:
-    """What is lacking of a model, together with what was found lacking before."""
-    more = 0 if before is None else before.count
-    return _Turn(turn.key, more + count, more + min(count, turn.urgent))

@@ -11,6 +11,7 @@ from llmgw.placing.field import Field
 from llmgw.placing.layout import Bank, Layout, suits
 from llmgw.placing.need import Ask, Need, Request, Slot
 from llmgw.placing.yard import bits
+from llmgw.sentences import counted
 
 Fell = tuple[str, int]
 """A reason and the nodes that it holds back."""
@@ -39,10 +40,10 @@ def refusal(field: Field, books: Books, request: Request, need: Need) -> str:
     for reason, fell in (*fallen, *rest):
         counts[reason] += fell.bit_count()
     listed = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    said = [f"{n} node{'s' * (n != 1)} {reason}" for reason, n in listed[:MOST_REASONS]]
+    said = [f"{counted(n, 'node')} {reason}" for reason, n in listed[:MOST_REASONS]]
     if len(listed) > MOST_REASONS:
         more = sum(n for _, n in listed[MOST_REASONS:])
-        said.append(f"{more} node{'s' * (more != 1)} for other reasons")
+        said.append(f"{counted(more, 'node')} for other reasons")
     nearest = _nearest(field, need, rest) or _nearest(field, need, fallen)
     return f"{head}: " + "; ".join(said) + (f" (nearest: {nearest})" if nearest else "")
 
@@ -157,7 +158,7 @@ def _lacks(field: Field, need: Need, node: int) -> str:
     ask = _hardest(field, need, node)
     there = _there(ask, layout)
     if there < ask.count:
-        return f"with {there} such device{'s' * (there != 1)}{_but(field, ask, node)}"
+        return f"with {counted(there, 'such device')}{_but(field, ask, node)}"
     if ask.claim_mib is not None:
         widest, kept = _widest(field, ask, node), _kept(field, node)
         for_that = (

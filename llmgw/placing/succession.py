@@ -13,7 +13,8 @@ from llmgw.placing.holding import Holding
 from llmgw.placing.yard import bits
 
 if TYPE_CHECKING:
-    from llmgw.placing.planner import Displaced, Planner
+    from llmgw.placing.placement import Displaced
+    from llmgw.placing.planner import Planner
 
 
 def settle(planner: "Planner") -> Mapping[ModelName, int]:

@@ -25,6 +25,8 @@ class Hub:
     """File -> a size that the hub tells instead of the true one."""
     stop_after: int | None = None
     """Answers with content end after so many bytes, until `more` is set."""
+    drop_after: int | None = None
+    """Answers with content end there, and so does their connection."""
     more: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """(path, Range header) of every request for content."""
@@ -99,8 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"ETag": self.hub.tag, "Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-        stop = self.hub.stop_after
+        stop, drop = self.hub.stop_after, self.hub.drop_after
         try:
+            if drop is not None and len(body) > drop:
+                self.wfile.write(body[:drop])
+                self.close_connection = True
+                return
             if stop is None or len(body) <= stop:
                 self.wfile.write(body)
                 return

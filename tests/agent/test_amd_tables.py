@@ -3,6 +3,8 @@
 Forms as public reports show them; the figures are ours.
 """
 
+import json
+
 import pytest
 
 from agent.inventory.dumps import read_dump
@@ -126,3 +128,39 @@ def test_a_row_of_the_monitor_that_is_cut_keeps_no_figure_and_is_a_problem() -> 
     sight = read_dump("GPU  VRAM_USED  VRAM_TOTAL\n  0     10 MB    65501 MB\n  1     10 MB")
     assert [(d.index, d.total_mib) for d in sight.devices] == [(0, 65501), (1, None)]
     assert sight.problem == "amd-smi: 1 rows do not have the 3 cells of the header"
+
+
+def partitions(mode: str, *, serial: bool, count: int = 2) -> list[dict[str, object]]:
+    """What `static` tells of the first partitions of one card: the mode with the first alone."""
+    asic = {"market_name": "AMD Instinct MI300X", **({"asic_serial": "0x1111111111111111"} if serial else {})}
+    return [
+        {
+            "gpu": number,
+            "asic": asic,
+            "bus": {"bdf": f"0000:05:00.{number}"},
+            "vram": {"size": {"value": 196592, "unit": "MB"}},
+            "partition": {"accelerator_partition": "N/A" if number else mode, "partition_id": number},
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("serial", [True, False])
+@pytest.mark.parametrize(("mode", "each"), [("CPX", 24574), ("QPX", 49148), ("DPX", 98296), ("SPX", None)])
+def test_the_mode_that_the_first_partition_tells_is_that_of_its_siblings(
+    mode: str, each: int | None, serial: bool
+) -> None:
+    rows = partitions(mode, serial=serial)
+    whole = 196592 // 2 if serial else 196592  # two devices of one serial share it, whatever the mode
+    assert [d.total_mib for d in read_dump(json.dumps(rows)).devices] == [each or whole] * 2
+
+
+def test_partitions_are_told_apart_as_amd_smi_26_tells_them() -> None:
+    document = {
+        "gpu_data": [{**row, "partition": {}} for row in partitions("CPX", serial=False)],
+        "current_partition": [
+            {"gpu_id": 0, "memory": "NPS1", "accelerator_type": "CPX", "partition_id": "0"},
+            {"gpu_id": 1, "memory": "N/A", "accelerator_type": "N/A", "partition_id": "1"},
+        ],
+    }
+    assert [d.total_mib for d in read_dump(json.dumps(document)).devices] == [24574, 24574]

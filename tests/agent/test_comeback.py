@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,7 +162,7 @@ def test_other_agents_engines_are_never_taken_for_ours() -> None:
     census = Census((process(50, record(started_s=10.0)),))
     assert marked_records(census, NodeId("n2"), HOME) == {}
     assert marked_records(census, NODE, "/elsewhere") == {}
-    foreign = record().model_copy(update={"mark": record().mark.model_copy(update={"installation": "another"})})
+    foreign = record().model_copy(update={"mark": replace(record().mark, installation="another")})
     assert processes_of(foreign, NODE, census) == ()
 
 

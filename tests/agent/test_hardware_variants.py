@@ -269,6 +269,19 @@ def test_a_text_with_fewer_cards_than_it_says_are_attached_is_cut() -> None:
     assert "tells 1 of 2 attached cards" in sight.problem
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<?xml version="1.0" ?>\n<nvidia_smi_log>\n<attached_gpus>0</attached_gpus>\n</nvidia_smi_log>\n',
+        '{"system": {"Driver version": "6.3.6"}}',
+        "{}",
+    ],
+)
+def test_an_output_without_any_device_is_a_problem(text: str) -> None:
+    assert read_dump(text) == replace(read_dump(text), devices=())
+    assert "told no card" in read_dump(text).problem
+
+
 def test_a_list_whose_line_is_cut_is_a_problem() -> None:
     sight = read_dump("GPU 0: A100 (UUID: GPU-a0)\nGPU 1: A100 (UUID: GPU-a")
     assert [d.uuid for d in sight.devices] == ["GPU-a0"]

@@ -207,7 +207,10 @@ async def test_an_engine_of_ipv6_alone_is_ready_where_every_address_is_meant_and
 
 
 async def test_an_engine_that_goes_into_the_background_is_told_as_such_and_swept(agent: Agent) -> None:
-    forks = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\ntime.sleep(3600)\n"
+    forks = (  # the first ends only when the second has: then there is one left, however slow the machine is
+        "import os, time\nsecond = os.fork()\nif second: os.waitpid(second, 0); os._exit(0)\n"
+        "os.setsid()\nif os.fork(): os._exit(0)\ntime.sleep(3600)\n"
+    )
     launch = stub().model_copy(update={"argv": ("${llmgw:python}", "-c", forks)})
     await agent.send(1, start("m-1", launch))
     row = await agent.row("m-1", "failed")

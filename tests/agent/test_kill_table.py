@@ -51,18 +51,18 @@ STARTING = steps(
     ("os:posix_spawn", 1),
     ("agent.engines:start", 1),
     ("agent.readiness:Prober.look", 1),
-    ("agent.replica:Replica._became_ready", 1),
+    ("agent.watching:Watch._became_ready", 1),
 )
 STOPPING = steps(
     ("agent.commands:Commands._stage", 1),
     ("os:fsync", 1),
     (WRITE, ("wanted", "gone")),
     ("agent.engines:Engine.send", 1),
-    ("agent.replica:why_not_free", 1),
+    ("agent.ending:why_not_free", 1),
     ("agent.node:Node.forget", 1),
 )
 FORCING = steps(  # of an engine that ignores TERM and leaves a child
-    ("agent.replica:Replica._on_step", 3),  # TERM, TERM, KILL
+    ("agent.ending:Ending._on_step", 3),  # TERM, TERM, KILL
     (WRITE, ("wanted", "asked twice", "forced", "gone")),
     ("agent.engines:Engine.send", 3),
     ("agent.census:take_census", 1),

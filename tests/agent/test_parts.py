@@ -248,7 +248,7 @@ def test_declared_devices(text: str, told: list[tuple[str, int | None]]) -> None
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("0xh100", "greater than or equal to 1"),
+        ("0xh100", "it must be at least 1"),
         ("2xh100:80TB", "COUNTxKIND:MEMORY"),
         ("[{knd: h100}]", "kind"),
         ("[{kind: h100, id: a, count: 2}]", "an id or index names one device"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,8 @@ async def test_an_agent_given_to_another_fleet_shows_and_never_touches_the_forme
     await agent.send(1, start("m-1", stub()))
     row = await agent.row("m-1", "ready")
     await agent.http.post("/v1/release", json={"owner": {"installation": "here", "fleet": "f"}})
-    taken = row.mark.model_copy(update={"fleet": "g", "seq": 2}).model_dump(exclude={"replica"})
+    taken = {**asdict(row.mark), "fleet": "g", "seq": 2}
+    del taken["replica"]
     batch = {"token": taken, "node": "n1", "commands": [stop("m-1").model_dump()]}
     answer = await agent.http.post("/v1/commands", json=batch)
     assert answer.json()["results"][0]["refusal"]["code"] == "not_ours"

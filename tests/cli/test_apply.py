@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.applying import PATIENCE_S
-from cli.progress import Arrived, Going, Halted, Progress, Stuck, progress
+from cli.progress import Arrived, Going, Halted, Progress, Stuck, lines, progress
 from llmgw import kept_catalogs, views
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_digest
 from llmgw.catalog_input import expand
@@ -227,9 +227,20 @@ def test_it_waits_until_everything_is_ready_and_tells_each_change_once(tmp_path:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "unchanged: equal to the catalog in force",
-        "0s 1 model without all replicas: qwen",
+        "  0s  qwen: 0 of 1 ready",
+        "  0s  qwen: ready",
+        "  0s  1 model without all replicas: qwen",
         "everything wanted is ready and published after 0.6 s",
     ]
+
+
+def test_lines_of_progress_are_short_and_come_only_when_a_model_is_further() -> None:
+    waits = Waiting("model/qwen", "no_place", "needs 4 × h100: 3 nodes with 1 free " * 8 + "; and so on", NOW - 9)
+    before, after = lacking(), replace(lacking(), waiting={"model/qwen": waits})
+    told = [lines(Going("x", (views.models(w, NOW).models[0],))) for w in (before, before, after)]
+    assert told[0] == told[1] == {"qwen": "0 of 1 ready"}
+    assert told[2]["qwen"].startswith("0 of 1 ready; needs 4 × h100: 3 nodes")
+    assert len(told[2]["qwen"]) < 100
 
 
 def test_when_the_time_is_over_it_ends_with_4_and_says_what_is_missing(tmp_path: Path) -> None:

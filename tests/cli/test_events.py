@@ -9,7 +9,7 @@ from llmgw.plan import Plan
 from llmgw.recent import KEPT_EVENTS, Recent
 from llmgw.world import Event, World
 from tests.cli.fleets import Command, WorldFleet
-from tests.core.worlds import NOW
+from tests.core.worlds import NOW, serving
 
 
 def with_events(recent: Recent, *texts: str, subject: str = "replica/a-1") -> Recent:
@@ -49,6 +49,30 @@ def test_only_those_of_a_subject() -> None:
     for given in ("n1", "node/n1"):
         assert "begins" not in Command(Going(recent))("events", given).stdout
         assert "ends" in Command(Going(recent))("events", given).stdout
+
+
+def test_those_of_a_model_are_its_replicas_too() -> None:
+    placed = with_events(Recent(), "x/p goes to a", "is ready on a", subject="replica/x-3")
+    other = with_events(placed, "y/p goes to a", subject="replica/y-1")
+    fleet = WorldFleet(serving("x"), recent=with_events(other, "will stop", subject="replica/x-1"))
+    done = Command(fleet)("events", "x", "--json")
+    assert texts(done.stdout) == ["x/p goes to a", "is ready on a", "will stop"]
+
+
+def test_what_nobody_knows_of_and_nothing_happened_to_is_refused() -> None:
+    done = Command(Going(with_events(Recent(), "begins")))("events", "nosuch")
+    assert done.exit_code == 1
+    assert "called 'nosuch'" in done.stderr
+    assert "begins" in Command(Going(with_events(Recent(), "begins")))("events", "a-1").stdout
+
+
+def test_another_worker_and_another_agent_are_events() -> None:
+    first = Recent().with_acting("a:1", NOW)
+    assert first.events == ()
+    then = first.with_acting("b:2", NOW)
+    assert [event.text for event in then.events] == ["worker b:2 acts now, in place of a:1"]
+    assert then.with_acting("b:2", NOW) == then
+    assert then.event_count == 1
 
 
 def test_whoever_follows_sees_each_once_and_hears_of_silences() -> None:

@@ -1,6 +1,7 @@
 """Orders at the command line: each has a command made from its fields, and what is typed is what is sent."""
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,6 +15,7 @@ from cli.durations import age, seconds, seconds_until
 from cli.main import app
 from cli.ordering import SHAPES, Shape
 from llmgw.orders import ORDERS, parse_order
+from llmgw.world import Waiting
 from tests.cli.fleets import Command, WorldFleet
 from tests.core.worlds import serving, world
 
@@ -47,6 +49,16 @@ def test_every_order_has_a_command_that_sends_what_is_typed(name: str) -> None:
     ((sent, fields),) = fleet.sent
     assert sent == name
     assert parse_order(name, [fields]) == parse_order(name, [dict(ORDERS[name].example)])
+
+
+def test_an_order_that_starts_what_has_no_place_says_so() -> None:
+    lacking = Waiting("model/m", "no_place", "needs 2 × h100: 1 node with 1 free", 0.0)
+    for words in (("wake", "m"), ("restart", "m"), ("scale", "m", "1")):
+        fleet = WorldFleet(replace(serving("m"), waiting={"model/m": lacking}))
+        done = Command(fleet)(*words)
+        assert done.exit_code == 0, done.output
+        assert "m waits: needs 2 × h100: 1 node with 1 free" in done.stderr
+        assert "waits" not in Command(WorldFleet(serving("m")))(*words).stderr
 
 
 @pytest.mark.parametrize("name", ORDERS)

@@ -56,6 +56,14 @@ def test_a_life_is_told_in_order_by_those_who_lived_it() -> None:
     assert order == sorted(order)
 
 
+def test_a_plain_name_may_be_a_model_s_and_what_nobody_knows_is_told() -> None:
+    fleet = Remembering(recorded("edits"))
+    assert told(fleet, "x") == told(fleet, "model/x")
+    done = Command(Remembering(recorded("edits")))("timeline", "nosuch")
+    assert done.exit_code == 1
+    assert "there is no model, replica, node or router called 'nosuch'" in done.stderr
+
+
 def test_an_end_is_told_with_its_cause() -> None:
     fleet = Remembering(recorded("edits"))
     everything = told(fleet, "model/x")
@@ -86,7 +94,7 @@ def test_nothing_told_is_said_with_what_to_do() -> None:
     fleet = Remembering(recorded("edits"))
     done = Command(fleet)("timeline", "nobody-7")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "nothing is told of nobody-7 in the last 1 runs of the workflow; nothing older is kept" in done.stderr
+    assert "nothing is told of nobody-7 in the last 1 run of the workflow; nothing older is kept" in done.stderr
     assert "--runs goes further back" in Command(fleet)("timeline", "nobody-7", "--runs", "1").stderr
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from llmgw.ids import DeviceId, ModelName, NodeId, PoolName
+from llmgw.placing.best import plan
 from llmgw.placing.field import Field
 from llmgw.placing.holding import Holding
 from llmgw.placing.kinds import is_kind
 from llmgw.placing.need import Ask, Need, Request, Site, Slot
-from llmgw.placing.planner import Placing, plan
+from llmgw.placing.placement import Placing
 
 SHARE_MIB = 100
 

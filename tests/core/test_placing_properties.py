@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmgw.ids import ModelName
+from llmgw.placing.best import plan
 from llmgw.placing.holding import Holding
 from llmgw.placing.need import Request
-from llmgw.placing.planner import Placing, plan
+from llmgw.placing.placement import Placing
 from tests.effort import examples
 
 from .placings import Scene, applied, check, request, requests, scenes, site, sites, whole

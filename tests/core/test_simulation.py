@@ -35,14 +35,19 @@ ENDED_BADLY = {
     3156: "what was displaced beside a canary was not missed",
     3184: "a router was wiped before its answer came",
     3918: "a repeat of a start that was refused came when it was refused no more",
+    5285: "starts failed on three nodes, but it had been ready between them",
+    6111: "what was about to stop counted beside a canary, and a replica was missed only later",
     3966: "the record of a replica that made room was spoilt, and another went on waiting for its place",
 }
 
 
+GATHERED = 4565
+"""From this seed on stories were told with news gathered; before, everything was seen, and decided, at once."""
+
+
 @pytest.mark.parametrize("seed", ENDED_BADLY)
 def test_stories_that_once_ended_badly_end_well(seed: int) -> None:
-    """As it was found: everything seen, and decided, at once."""
-    story.tell(seed, story.story(seed), eager=True)
+    story.tell(seed, story.story(seed), eager=seed < GATHERED)
 
 
 def test_a_story_is_cut_down_to_what_breaks_the_same_promise_with_all_that_mends_it(

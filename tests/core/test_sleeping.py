@@ -233,6 +233,15 @@ def test_what_is_awake_stays_where_a_sleeper_makes_room() -> None:
     assert (ids(f, "m"), state(f, "b"), state(f, "c")) == (set(), "ready", "ready")
 
 
+@pytest.mark.parametrize("priority", [0, 7])
+def test_what_serves_at_a_lower_priority_stays_where_a_sleeper_makes_room(priority: int) -> None:
+    f = asleep(sleeper(priority=priority), model("low", 1, priority=-1), nodes="a")
+    before = ids(f, "low")
+    f.catalog(catalog(f, sleeper(priority=priority), model("low", 1, priority=-1), model("b", 1, priority=5)))
+    f.run(START_S * 3)
+    assert (ids(f, "m"), state(f, "b"), state(f, "low"), ids(f, "low")) == (set(), "ready", "ready", before)
+
+
 def test_an_idle_model_that_yields_its_place_stops_instead_of_sleeping_in_it() -> None:
     f = awake(sleeper(idle_timeout_s=3600.0), model("b", 0), nodes="a", count=1)
     f.run(70)

@@ -411,7 +411,7 @@ WARNED: dict[str, tuple[Json, str, str]] = {
     "nodes that differ in case": (
         {"nodes": [node("n1"), node("N1", url="http://n2:1")], **launched()},
         "nodes[1].id",
-        'differs only in case from "n1" (nodes[0].id): two of them',
+        'differs only in case from "n1", so they are two, and easily taken for one; first as nodes[0].id',
     ),
     "routers that differ in case": (
         {"routers": [node("r"), node("R", url="http://n2:1")], **launched()},

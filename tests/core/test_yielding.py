@@ -116,6 +116,62 @@ def test_a_lower_priority_gives_way_at_once_idle_or_not() -> None:
     assert published(f, "b") == ids(f, "b") != set()
 
 
+def beside(f: SimFleet, *others: dict[str, object]) -> None:
+    """One node of two devices: `low` serves, `a` of priority 1 is awake and has resided."""
+    f.catalog(catalog(f, model("low"), sleeper("a", priority=1), *others))
+    ask(f, "a")
+    f.run(RESIDENCE_S + START_S * 2)
+    assert published(f, "low") == ids(f, "low") != set()
+    assert published(f, "a") == ids(f, "a") != set()
+
+
+def test_what_serves_at_a_lower_priority_stays_where_an_idle_one_yields() -> None:
+    f = fleet("a", 2)
+    others = (sleeper("watcher", priority=1), sleeper("b", priority=2))
+    beside(f, *others)
+    before = published(f, "low")
+    for replica in before:
+        f.order("scale", model="low", replicas=1)
+        f.routers[RouterId("r1")].begin(replica)
+    f.catalog(catalog(f, model("low", priority=1), sleeper("a", priority=1), *others))
+    ask(f, "watcher")
+    assert watched(f) == RESIDENCE_S, "a may yield"
+    f.routers[RouterId("r1")].ask("b")
+    idle(f)
+    f.run(START_S * 3)
+    assert published(f, "b") == ids(f, "b") != set()
+    assert (published(f, "low"), ids(f, "a")) == (before, set())
+
+
+def test_what_serves_at_a_lower_priority_gives_way_where_the_equal_is_busy() -> None:
+    f = fleet("a", 2)
+    beside(f, sleeper("b", priority=1))
+    ask(f, "b")
+    f.run(START_S * 3)
+    assert published(f, "b") == ids(f, "b") != set()
+    assert (published(f, "a"), ids(f, "low")) == (ids(f, "a"), set())
+
+
+def test_what_is_about_to_stop_anyway_makes_room_before_what_serves() -> None:
+    f = fleet("a", 3)
+    f.catalog(catalog(f, model("low"), model("c", 2, priority=1)))
+    f.run(START_S * 3)
+    before = published(f, "low")
+    router = f.routers[RouterId("r1")]
+    for replica in sorted(published(f, "c")):
+        router.begin(replica)
+    f.catalog(catalog(f, model("low"), model("c", 1, priority=1), model("b", priority=2)))
+    f.run(5)
+    [b] = ids(f, "b")
+    assert "still being released by c-" in why(f, f"replica/{b}"), "its requests are waited for"
+    assert published(f, "low") == before
+    for replica in list(router.in_flight):
+        router.end(replica)
+    f.run(START_S * 3)
+    assert published(f, "b") == ids(f, "b") != set()
+    assert published(f, "low") == before
+
+
 def test_only_as_many_yield_as_have_to_and_they_on_one_node() -> None:
     names = ("a", "c", "d")
     f = running(*(sleeper(n) for n in names), sleeper("b", 2), nodes="a", count=3)

@@ -39,6 +39,20 @@ def test_there_is_a_unit_for_each_process() -> None:
     assert {unit.name for unit in UNITS} == set(MOST_EXPOSED)
 
 
+def test_the_readme_installs_the_program_where_the_units_look_for_it() -> None:
+    lines = re.findall(r"^gpu-01# (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert lines == [
+        "python3 -m venv /opt/llmgw",
+        "/opt/llmgw/bin/pip install --require-hashes -r requirements/run.txt",
+        "/opt/llmgw/bin/pip install --no-deps .",
+        f"ln -s {PROGRAM} /usr/local/bin/",
+    ]
+    locked = (ROOT / "requirements" / "run.txt").read_text()
+    names = re.findall(r"^[a-z0-9][\w.\[\]-]*==", locked, re.MULTILINE)
+    assert len(names) <= locked.count("--hash=sha256:")
+    assert 'llmgw = "' in (ROOT / "pyproject.toml").read_text()
+
+
 @needs_systemd
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_understands_every_line_of_the_unit(unit: Path, tmp_path: Path) -> None:

@@ -56,14 +56,29 @@ async def test_what_flaps_is_told_seldom_and_at_last_as_it_is(pool: Pool, monkey
     assert seen.problems == ()
 
 
+async def test_what_is_new_besides_brings_the_newest_words_along(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "clock", lambda: 1_000.0)
+    hear(pool, saying(LOST))
+    cursor = told(pool).cursor
+    hear(pool, saying(revision=8))
+    assert pool._seq == cursor, "gone again within the rest"
+    restarted = saying("another").model_copy(update={"instance": "i-2"})
+    hear(pool, restarted)
+    (seen,) = told(pool, cursor).nodes
+    assert (seen.instance, seen.problems) == ("i-2", ("another",))
+
+
 def test_after_quiet_the_next_word_is_told_at_once_and_rests_are_short_again() -> None:
-    one = Complaints()
-    now_s = 0.0
+    one, now_s = Complaints(), 0.0
     for step in range(12):
         now_s += LONGEST_REST_S
-        one.hear([str(step)], now_s)
+        one.hear((str(step),))
+        assert one.is_due(now_s)
+        one.note_told(now_s, alone=True)
     now_s += 3 * LONGEST_REST_S
-    assert one.hear(["anew"], now_s) == ("anew",)
-    assert one.hear([], now_s + FIRST_REST_S - 1) == ("anew",)
+    one.hear(("anew",))
+    assert one.is_due(now_s)
+    one.note_told(now_s, alone=True)
+    one.hear(())
     assert not one.is_due(now_s + FIRST_REST_S - 1)
-    assert one.hear_again(now_s + FIRST_REST_S) == ()
+    assert one.is_due(now_s + FIRST_REST_S)

@@ -68,7 +68,7 @@ def test_what_was_handed_on_is_taken_as_it_is() -> None:
 def test_the_same_assignments_on_other_devices_are_not_taken_for_the_same() -> None:
     one = world()
     renamed = replace(one.known[NodeId("n1")], devices=(DeviceId("GPU-2"),))
-    claim = assignment().claims[0].model_copy(update={"device": DeviceId("GPU-2")})
+    claim = replace(assignment().claims[0], device=DeviceId("GPU-2"))
     there = replace(assignment(), parts=(Part(NodeId("n1"), (claim,)),))
     other = replace(one, known={NodeId("n1"): renamed}, assignments={ReplicaId("m-1"): there})
     first, second = carry.pack(one, None, {}), carry.pack(other, None, {})

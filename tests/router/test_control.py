@@ -54,8 +54,8 @@ async def test_a_stale_table_is_answered_with_the_token_held(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (b"{", 400, "the document"),
-        (b"{}", 422, "token: Field required; digest: Field required"),
+        (b"{", 400, "the document is no JSON"),
+        (b"{}", 422, "token is missing; digest is missing"),
         (ONE.model_dump_json().replace('"epoch":1', '"epoch":0').encode(), 422, "token.epoch"),
         (ONE.model_dump_json().replace(ONE.digest, "00").encode(), 422, "has digest"),
     ],

@@ -77,10 +77,10 @@ def test_a_directory_that_another_router_took_is_left_to_it(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "Invalid JSON"),
-        (b'{"token":', "Invalid JSON"),
-        (b"\xff\xfe", "Invalid JSON"),
-        (b"{}", "Field required"),
+        (b"", "is no JSON"),
+        (b'{"token":', "is no JSON"),
+        (b"\xff\xfe", "is no JSON"),
+        (b"{}", "token is missing"),
         (table(1, (model("m"),)).model_dump_json().replace('"m"', '"n"').encode(), "has digest"),
         (table(1, (model("m"),), fleet="other").model_dump_json().encode(), "holds fleet 'other'"),
         (table(1, (), (endpoint("m-1"),)).model_dump_json().encode(), "names model 'm'"),

@@ -21,6 +21,7 @@ from llmgw.world import Input, InputKind, World
 from sim.fleet import SimFleet
 from tests.cli.fleets import WorldFleet
 from tests.core.fleets import catalog, model, running
+from tests.core.worlds import NOW
 from tests.workers.fleets import troubled
 from workers import metrics
 from workers.meters import COUNTED, Meters
@@ -38,7 +39,7 @@ def samples(text: bytes) -> Samples:
 
 async def scraped(fleet: WorldFleet, *, acting: bool = True) -> Samples:
     if acting:
-        fleet.recent = fleet.recent.with_acting(identity())
+        fleet.recent = fleet.recent.with_acting(identity(), NOW)
     return samples(metrics.page("main", await read(fleet), Meters("main")))
 
 

@@ -9,7 +9,8 @@ class Process:
     def __init__(self) -> None:
         self.used_s = self.now_s = 0.0
         self.tidied = 0
-        self.tidying = Tidying(self._tidy, lambda: self.used_s, lambda: self.now_s)
+        self.ended = 0
+        self.tidying = Tidying(self._tidy, lambda: self.used_s, lambda: self.now_s, lambda: self.ended)
 
     def _tidy(self) -> None:
         self.tidied += 1
@@ -33,6 +34,16 @@ def test_after_much_work_the_first_quiet_moment_is_used_once() -> None:
     assert process.tidied == 0
     process.work(0.01, 20)
     assert process.tidied == 1
+
+
+def test_a_run_that_ended_is_cleared_away_in_the_midst_of_work() -> None:
+    process = Process()
+    process.work(1.0, DUE_S - 1)
+    process.ended = 1
+    process.work(1.0, 1)
+    assert process.tidied == 1
+    process.work(1.0, 1)
+    assert process.tidied == 1, "where little was done there is little to clear away"
 
 
 def test_work_that_never_ceases_is_interrupted_in_the_end() -> None:
