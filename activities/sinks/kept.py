@@ -129,10 +129,13 @@ class KeptSink:
             _refuse(call.token, before)
             table = _made(offer, before)
             book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
-            known = before if await _is_base(place, before, offer, control) else None
+            known, seen = await _base(place, before, offer, control)
             place.write(book)  # first: from now on nothing older is taken
+            changed = None if known is None else changed_models(known, book)
+            if seen is not None and not changed:
+                return _Told(book, seen)
             await control.tell(book, known)
-            look = await control.look(book, None if known is None else changed_models(known, book))
+            look = await control.look(book, changed)
             if look.differs:
                 raise RouterError(f"it does not hold what it was told: {look.differs}")
             place.note_held(book)
@@ -263,12 +266,17 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
     return made
 
 
-async def _is_base(place: Place, before: Book | None, offer: Delta | RouterTable, control: Control) -> bool:
-    """Whether the router holds `before`, so that only the difference to it need be told. What was told and never seen
-    to be held, as after a call that ran out of time, is no base; for a whole table the router itself is looked at."""
+async def _base(
+    place: Place, before: Book | None, offer: Delta | RouterTable, control: Control
+) -> tuple[Book | None, Look | None]:
+    """`before` where the router holds it, so that only the difference to it need be told. What was told and never seen
+    to be held, as after a call that ran out of time, is no base. For a whole table the router itself is looked at."""
     if before is None or before.settings != dict(place.settings) or not place.is_held(before):
-        return False
-    return isinstance(offer, Delta) or not (await control.look(before)).differs
+        return None, None
+    if isinstance(offer, Delta):
+        return before, None
+    look = await control.look(before)
+    return (None, None) if look.differs else (before, look)
 
 
 async def _renewed(place: Place, token: Token, told: Book) -> Book:

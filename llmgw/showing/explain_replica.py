@@ -106,6 +106,10 @@ def _sleep(scene: Scene, assignment: Assignment) -> Iterator[str]:
             f"Nobody used it: it was withdrawn {age} ago and its engine sleeps where it is. A request or "
             f"`llmgw wake {assignment.model}` wakes it; a model that lacks a place gets this one."
         )
+        model = None if scene.world.catalog is None else scene.world.catalog.model(assignment.model)
+        left_s = None if model is None else scene.left_s(sleep.since_s + model.asleep_timeout_s)
+        if left_s is not None:
+            yield f"If nobody asks for it, it is stopped in {lasting(left_s)}."
 
 
 def _telling(scene: Scene, assignment: Assignment) -> Iterator[str]:

@@ -106,6 +106,7 @@ def test_a_sleeping_fleet_is_steady_tells_its_nodes_nothing_and_explains_itself(
     said = "\n".join(explain(f.world, f"replica/{only(f, 'm').replica}", f.clock_s).sentences)
     assert "is asleep on a" in said
     assert "its engine sleeps where it is. A request or `llmgw wake m` wakes it" in said
+    assert "If nobody asks for it, it is stopped in 22 h" in said, said
     told = "\n".join(explain(f.world, "model/m", f.clock_s).sentences)
     assert "asleep" in told, told
     f.delay = lambda: 1.0

@@ -146,6 +146,17 @@ async def test_why_a_telling_failed_that_no_call_waited_for_is_said_by_the_next(
     call.cancel()
 
 
+async def test_a_router_that_holds_the_whole_table_already_is_only_asked(tmp_path: Path) -> None:
+    router = Slow()
+    router.done.set()
+    lane = Lane(router, tmp_path)
+    await lane.put(2)
+    reply = await lane.put(2)
+    assert (router.told, reply.token.seq, reply.digest) == (["whole"], 2, router.held)
+    await lane.put(3)
+    assert router.told == ["whole", "difference"]
+
+
 async def test_a_router_that_was_changed_since_is_told_anew(tmp_path: Path) -> None:
     router = Slow()
     router.done.set()
