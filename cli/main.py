@@ -65,6 +65,7 @@ def arranged(args: Sequence[str], valued: Collection[str], apart: Collection[str
     """`args` with the options named in `valued`, and their values, first; `FORMS` given before the command, last.
 
     Commands in `apart` have options of their own: theirs follow the command as they were, those before it included.
+    `help COMMAND` is `COMMAND --help`.
     """
     front: list[str] = []
     rest: list[str] = []
@@ -81,6 +82,8 @@ def arranged(args: Sequence[str], valued: Collection[str], apart: Collection[str
             forms.append(arg)
         else:
             rest.append(arg)
+    if rest[:1] == ["help"]:
+        rest = [*rest[1:], "--help"]
     return [*front, *rest, *forms]
 
 

@@ -66,7 +66,7 @@ async def _told(plane: Plane, asked: str, most: int) -> "list[Moment]":
         if known != asked:
             return await _told(plane, known, most)
         gone = "its runs may be older: --runs goes further back" if len(past) == most else "nothing older is kept"
-        runs = counted(len(past), "run")
+        runs = "run" if len(past) == 1 else counted(len(past), "run")
         raise CommandError(REFUSED, f"nothing is told of {asked} in the last {runs} of the workflow; {gone}", *hints)
     return lines(found.moments)
 

@@ -15,6 +15,7 @@ COLUMNS: Sequence[Column[views.CatalogVersionRow]] = (
     Column("AGE", lambda row: age(row.age_s) or "unknown"),
     Column("DIGEST", lambda row: row.digest[:12]),
     Column("", lambda row: Text("in force", "green") if row.in_force else ""),
+    Column("SAME AS", lambda row: ", ".join(map(str, row.also))),
     Column("BYTES KEPT", lambda row: str(row.packed_bytes), wide=True),
 )
 

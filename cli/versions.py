@@ -32,7 +32,8 @@ Generation = Annotated[
 def history(context: typer.Context, watch: Watch = False, as_json: AsJson = False, as_yaml: AsYaml = False) -> None:
     """List the catalogs that are kept: the last ten different ones, newest first.
 
-    One that came again, as by `rollback`, is kept under its newest number alone.
+    One that came again, as by `rollback`, is listed under its newest number, with the earlier ones that it also had:
+    `show`, `diff`, `plan` and `rollback` take any of them.
     """
     from cli.version_pages import history_page  # late, as above
     from llmgw import views
@@ -116,8 +117,7 @@ async def kept_catalog(plane: Plane, generation: int = 0) -> dict[str, Any]:
     if not all(part.known for part in parts) or len({part.digest for part in parts}) != 1:
         kept = ", ".join(str(number) for number in reversed(parts[0].kept)) or "none yet"
         what = f"generation {generation}" if generation else "the catalog in force"
-        again = "; one that came again is kept under its newest number" if generation else ""
-        raise CommandError(REFUSED, f"{what} is not kept; kept are: {kept}{again}. `llmgw history` lists them")
+        raise CommandError(REFUSED, f"{what} is not kept; kept are: {kept}. `llmgw history` lists them")
     raw: dict[str, Any] = json.loads(zlib.decompress(b"".join(base64.b64decode(part.part) for part in parts)))
     return {key: value for key, value in raw.items() if key != CONFIRMATION}
 

@@ -1,5 +1,5 @@
 """The last ten different catalogs that were in force, compressed: to be shown, compared and put in force again. One
-that came again is kept under its newest generation alone.
+that came again is kept under its newest generation, and found under the earlier ones as well.
 
 Bounded in number and in bytes: the oldest go first, and which ones went is said. Runs in workflow code, so it only
 keeps and drops; nothing is ever decided on it.
@@ -8,7 +8,7 @@ keeps and drops; nothing is ever decided on it.
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
 
@@ -24,6 +24,8 @@ class KeptCatalog:
     at_s: float | None
     """When it came into force; None when that was before catalogs were kept."""
     packed: bytes = field(repr=False)
+    also: tuple[int, ...] = ()
+    """Earlier generations that were the same, the newest last."""
 
     def raw(self) -> object:
         """The catalog as it was sent, as JSON types."""
@@ -39,7 +41,7 @@ class KeptCatalogs:
     """The newest generation that went for want of room; 0 = none."""
 
     def of(self, generation: int) -> KeptCatalog | None:
-        return next((kept for kept in self.catalogs if kept.generation == generation), None)
+        return next((kept for kept in self.catalogs if generation in (kept.generation, *kept.also)), None)
 
     def note(self) -> str:
         """Which are missing and why; empty when only their number limits them."""
@@ -52,7 +54,9 @@ class KeptCatalogs:
 
 def keep(kept: KeptCatalogs, raw: object, generation: int, digest: str, at_s: float | None) -> KeptCatalogs:
     """With one more catalog, an earlier equal one dropped, and the oldest dropped until all fit."""
-    new = KeptCatalog(generation, digest, at_s, zlib.compress(_as_sent(raw), 9))
+    same = [number for item in kept.catalogs if item.digest == digest for number in (*item.also, item.generation)]
+    also = tuple(number for number in same if number != generation)[-MOST:]
+    new = KeptCatalog(generation, digest, at_s, zlib.compress(_as_sent(raw), 9), also)
     others = [item for item in kept.catalogs if item.digest != digest]
     catalogs, dropped = [*others, new][-MOST:], kept.dropped
     while catalogs and sum(len(item.packed) for item in catalogs) > MAX_BYTES:
@@ -70,6 +74,7 @@ def pack(kept: KeptCatalogs) -> bytes:
     head = {
         "dropped": kept.dropped,
         "catalogs": [[k.generation, k.digest, k.at_s, len(k.packed)] for k in kept.catalogs],
+        "also": [k.also for k in kept.catalogs],
     }
     return b"".join((json.dumps(head).encode(), b"\n", *(k.packed for k in kept.catalogs))) if kept.catalogs else b""
 
@@ -81,11 +86,15 @@ def unpack(part: bytes) -> KeptCatalogs:
     try:
         line, _, rest = part.partition(b"\n")
         head: Mapping[str, object] = json.loads(line)
-        return KeptCatalogs(tuple(_cut(_ROWS.validate_python(head["catalogs"]), rest)), int(str(head["dropped"])))
+        catalogs = tuple(_cut(_ROWS.validate_python(head["catalogs"]), rest))
+        also = _ALSO.validate_python(head.get("also", [()] * len(catalogs)))
+        told = tuple(replace(kept, also=numbers) for kept, numbers in zip(catalogs, also, strict=True))
+        return KeptCatalogs(told, int(str(head["dropped"])))
     except (ValueError, KeyError, TypeError, zlib.error):
         return KeptCatalogs()
 
 
+_ALSO: TypeAdapter[list[tuple[int, ...]]] = TypeAdapter(list[tuple[int, ...]])
 _ROWS: TypeAdapter[list[tuple[int, str, float | None, int]]] = TypeAdapter(list[tuple[int, str, float | None, int]])
 
 

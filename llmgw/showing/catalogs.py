@@ -18,6 +18,8 @@ class CatalogVersionRow(View):
     """Since it came into force; None when that is no longer known."""
     in_force: bool
     packed_bytes: int
+    also: tuple[int, ...] = ()
+    """Earlier generations that were the same."""
 
 
 class HistoryPage(View):
@@ -50,6 +52,7 @@ def history(kept: KeptCatalogs, generation: int, now_s: float) -> HistoryPage:
             age_s=None if item.at_s is None else round(max(0.0, now_s - item.at_s), 1),
             in_force=item.generation == generation,
             packed_bytes=len(item.packed),
+            also=item.also,
         )
         for item in reversed(kept.catalogs)
     )

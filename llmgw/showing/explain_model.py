@@ -54,7 +54,7 @@ def _ends(scene: Scene, model: Model) -> str:
     """What a count that was ordered means for those who ask for the model, and what ends it."""
     if model.name not in scene.world.wishes.scales:
         return ""
-    return f" Until then requests neither wake it nor let it sleep; `llmgw scale {model.name}` ends that."
+    return f" Meanwhile requests neither wake it nor let it sleep; `llmgw scale {model.name}` ends that."
 
 
 def _published(scene: Scene, model: Model) -> str:

@@ -50,6 +50,8 @@ LINES = {
     "a form before a process": ("--json dev --check", "dev --json --check"),
     "a process's name as a subject": ("explain worker --fleet a", "--fleet a explain worker"),
     "help": ("--help", "--help"),
+    "help of a command": ("help nodes add", "nodes add --help"),
+    "help alone": ("help", "--help"),
 }
 
 

@@ -94,7 +94,7 @@ def test_nothing_told_is_said_with_what_to_do() -> None:
     fleet = Remembering(recorded("edits"))
     done = Command(fleet)("timeline", "nobody-7")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "nothing is told of nobody-7 in the last 1 run of the workflow; nothing older is kept" in done.stderr
+    assert "nothing is told of nobody-7 in the last run of the workflow; nothing older is kept" in done.stderr
     assert "--runs goes further back" in Command(fleet)("timeline", "nobody-7", "--runs", "1").stderr
 
 

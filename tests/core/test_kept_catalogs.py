@@ -1,5 +1,6 @@
 """The last ten catalogs, within 128 KB, oldest dropped first; what is damaged is forgotten and stops nothing."""
 
+import json
 import random
 
 import pytest
@@ -52,6 +53,29 @@ def test_one_that_comes_again_takes_no_second_place() -> None:
     assert [k.digest for k in made.catalogs[-2:]] == [one.digest, other.digest]
     assert made.catalogs[-2].raw() == one.raw()
     assert made.note() == ""
+
+
+def test_one_that_comes_again_is_found_under_its_earlier_numbers_too() -> None:
+    kept = KeptCatalogs()
+    for generation, name in enumerate(("a", "b", "a", "c", "a"), 1):
+        kept = keep(kept, {"models": [{"name": name}]}, generation, name, 0.0)
+    assert [(item.generation, item.also) for item in kept.catalogs] == [(2, ()), (4, ()), (5, (1, 3))]
+    again = unpack(pack(kept))
+    assert again == kept
+    for generation in (1, 3, 5):
+        found = again.of(generation)
+        assert found is not None
+        assert found.raw() == {"models": [{"name": "a"}]}
+    assert views.catalog_part(again, 3).known
+    assert views.history(again, 5, 9.0).catalogs[0].also == (1, 3)
+
+
+def test_what_an_earlier_version_packed_is_read() -> None:
+    kept = keep(KeptCatalogs(), {"models": []}, 1, "d", 0.0)
+    line, _, rest = pack(kept).partition(b"\n")
+    head = json.loads(line)
+    del head["also"]
+    assert unpack(json.dumps(head).encode() + b"\n" + rest) == kept
 
 
 def test_what_went_for_want_of_room_is_no_news_once_ten_have_come_since() -> None:
