@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TEST_PROCESSES ?= 4
 MINUTES ?= 3
+STORIES ?= 5000
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -11,7 +12,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: help dev test bench chaos lock clean
+.PHONY: help dev test bench stories chaos lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -28,6 +29,9 @@ test: $(READY)  ## Check format, lint, types, import contracts, then run every t
 
 bench: $(READY)  ## Measure everything, each figure beside its floor (SHORT=1: only see that it works; PLOT=1: pictures)
 	@$(BIN)/python -m bench $(if $(SHORT),--short) $(if $(PLOT),--plot)
+
+stories: $(READY)  ## Tell simulated fleets thousands of stories of faults (STORIES=5000); exits 1 when one ends badly
+	@$(BIN)/python -m sim $(STORIES)
 
 chaos: $(READY)  ## Kill, cut off, freeze and edit for some minutes (MINUTES=3); exits 1 when a promise is broken
 	@rm -rf .chaos

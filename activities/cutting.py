@@ -2,9 +2,10 @@
 
 import re
 
+from llmgw import alike
 from llmgw.calls import cut
 from llmgw.ids import NodeId, RouterId
-from llmgw.observation import NodeSeen, RouterSeen, SilenceSeen, TroubleSeen
+from llmgw.observation import NodeSeen, RouterSeen
 from llmgw.wire import EngineState, NodeReport, ReplicaReport, RouterState, WeightsReport
 
 MOST_WEIGHTS = 50
@@ -16,8 +17,11 @@ MAX_IDLE = 500
 MAX_ASKED = 500
 
 
-def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
-    """A node's report without its inventory (told apart, once per boot); log lines only of what failed."""
+def node_seen(node: NodeId, report: NodeReport, problems: tuple[str, ...] = ()) -> NodeSeen:
+    """A node's report without its inventory (told apart, once per boot); log lines only of what failed.
+
+    `problems`: what is to be told of those that the report names.
+    """
     return NodeSeen(
         node=node,
         machine=report.machine_id,
@@ -26,12 +30,13 @@ def node_seen(node: NodeId, report: NodeReport) -> NodeSeen:
         revision=report.revision,
         token=report.token,
         owner=report.owner,
-        replicas=tuple(_cut_replica(r) for r in report.replicas),
+        replicas=alike.rows(node, tuple(_cut_replica(r) for r in report.replicas)),
         quarantined=report.quarantined,
         weights=tuple(_cut_weights(w) for w in report.weights if _is_decided_on(w))[:MOST_WEIGHTS],
         hostname=report.hostname,
         version=report.version,
         says="" if report.node == node else cut(report.node),
+        problems=problems,
     )
 
 
@@ -67,27 +72,3 @@ def router_seen(router: RouterId, fleet: str, state: RouterState) -> RouterSeen:
         idle=tuple(sorted(u.id for u in mine if u.idle and not u.withdrawn)[:MAX_IDLE]),
         asked=tuple(sorted(a.model for a in state.asked)[:MAX_ASKED]),
     )
-
-
-def is_echo(before: NodeSeen | RouterSeen | SilenceSeen | TroubleSeen | None, after: object) -> bool:
-    """Whether a change only shows what we ourselves have just ordered: a start begun, a stop begun, a table taken.
-
-    It is still told, since it is evidence; but nothing has to be decided for it at once.
-    """
-    if isinstance(before, NodeSeen) and isinstance(after, NodeSeen):
-        rows = {row.replica: row for row in before.replicas}
-        new = {row.replica: row for row in after.replicas}
-        gone = rows.keys() - new.keys()
-        return not gone and before.boot == after.boot and all(_begun(rows.get(id_), row) for id_, row in new.items())
-    if isinstance(before, RouterSeen) and isinstance(after, RouterSeen):
-        same_use = (before.draining, before.idle, before.asked) == (after.draining, after.idle, after.asked)
-        return before.instance == after.instance and same_use and after.held is not None
-    return False
-
-
-def _begun(before: ReplicaReport | None, row: ReplicaReport) -> bool:
-    if before == row:
-        return True
-    if row.state is EngineState.STOPPING:
-        return True
-    return row.state in (EngineState.STARTING, EngineState.LOADING) and (before is None or not before.was_ready)

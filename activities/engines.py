@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 import aiohttp
-from pydantic import ValidationError
+from aiohttp.http_exceptions import HttpProcessingError
 
 from activities.settings import Outward
 from llmgw.ids import ReplicaId
@@ -61,12 +61,16 @@ async def _report(
         async with (
             gate,
             session.get(
-                f"{url}/v1/state", headers=outward.headers(), timeout=timeout, ssl=outward.tls or True
+                f"{url}/v1/state",
+                headers=outward.headers(),
+                timeout=timeout,
+                ssl=outward.tls or True,
+                allow_redirects=False,
             ) as answer,
         ):
             async for line in answer.content:
                 if line.strip():
                     return NodeReport.model_validate_json(line)
-    except (aiohttp.ClientError, TimeoutError, OSError, ValidationError):
+    except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError):
         return None
     return None

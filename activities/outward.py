@@ -18,6 +18,9 @@ KEPT_S = 4.0
 """An unused connection is closed by us, before the other side does (5 s) and a call meets it half closed."""
 
 
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+
+
 class RefusedError(Exception):
     """The other side answered, and not with success."""
 
@@ -52,7 +55,7 @@ class Callers:
             async with self._open().request(
                 method, url.rstrip("/") + path, data=body.model_dump_json().encode(), allow_redirects=False
             ) as answer:
-                content = await answer.read()
+                content = await _bounded(answer)
                 if HTTPStatus(200) <= answer.status < HTTPStatus(300):
                     return content
                 raise _refused(answer.status, f"{answer.url.host}:{answer.url.port}", content)
@@ -75,6 +78,16 @@ class Callers:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    """The body. Raises `UnansweredError` for one that does not end: no answer to us is so long."""
+    content = b""
+    async for chunk in answer.content.iter_chunked(64 * 1024):
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise UnansweredError(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes")
+    return content
 
 
 def _refused(status: int, host: str, content: bytes) -> RefusedError:

@@ -7,6 +7,7 @@ counts only time in which the process really ran: a paused process finds nobody 
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -21,11 +22,14 @@ import httpx
 from pydantic import ValidationError
 
 from activities import engines
-from activities.cutting import is_echo, node_seen, router_seen
+from activities.complaints import Complaints
+from activities.cutting import node_seen, router_seen
 from activities.outward import in_words
 from activities.settings import Outward
 from activities.sinks.sink import RouterError, Watching
+from llmgw import alike
 from llmgw.calls import cut
+from llmgw.echo import ECHO_S, TABLE_ECHO_S, is_echo, is_taken_table
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.misfit import misfits
 from llmgw.observation import (
@@ -37,16 +41,12 @@ from llmgw.observation import (
     Targets,
     TroubleSeen,
 )
+from llmgw.pace import Pace
 from llmgw.packing import Weigher
 from llmgw.silence import silence_level
 from llmgw.wire import BEAT_S, EngineUsage, Inventory, NodeReport, RouterState
 from llmgw.world import SilenceLevel
 
-WINDOW_S = 0.2
-"""Changes after the first are gathered this long."""
-ECHO_S = 1.5
-"""What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
-observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
 PART_BYTES = 160 * 1024
 """Of one observation in the history, where a large one is packed: the reports of some 250 full nodes."""
 MOST_PLAIN_BYTES = 2 * 1024 * 1024
@@ -60,6 +60,9 @@ TOLD_FAILURES = 3
 """A restart within a second is nobody's business; a stream that keeps failing is told."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 CONNECTS_AT_ONCE = 64
+
+_KINDS = {"node": "agent", "router": "router of llmgw"}
+log = logging.getLogger(__name__)
 
 Fact: TypeAlias = NodeSeen | RouterSeen | SilenceSeen | TroubleSeen
 
@@ -81,13 +84,21 @@ class _Stream:
     level: SilenceLevel = SilenceLevel.HEARD
     inventory: Inventory | None = None
     boot: str = ""
+    understood: int = 0
+    """Documents that were understood, and beats after them."""
     failures: int = 0
+    complaints: Complaints = field(default_factory=Complaints)
     since: Mapping[ReplicaId, float] = field(default_factory=dict)
     """When each replica came into the state it was last reported in, on the pool's clock."""
 
     @property
     def name(self) -> str:
         return self.target.id.partition("/")[2]
+
+    @property
+    def kind(self) -> str:
+        """node or router."""
+        return self.target.id.partition("/")[0]
 
 
 @dataclass
@@ -115,9 +126,11 @@ class Pool:
         self._seq = 0
         self._urgent = 0
         """Sequence number of the last change that is more than an echo of our own commands."""
+        self._echo = 0
+        """And of the last echo that more than a router's answer has told."""
         self._changed = asyncio.Event()
         self._pressing = asyncio.Event()
-        self._returned_s = float("-inf")
+        self._pace = Pace()
         self._ran_s = 0.0
         self._ticked_s = self.clock()
         self.stale = asyncio.Event()
@@ -155,19 +168,25 @@ class Pool:
     # --- draining ---
 
     async def take(self, cursor: int) -> Observation:
-        """What changed since `cursor`, waiting until there is something. The first change after quiet comes at once."""
+        """What changed since `cursor`, waiting until there is something. After quiet it comes at once."""
         while self._seq <= cursor:
             self._changed.clear()
             await self._changed.wait()
-        if self._urgent <= cursor:
-            # Only what our own commands made visible: it waits for the news that follow.
+        await self._more_than_echoes(cursor)
+        await asyncio.sleep(self._pace.wait_s(self.clock()))
+        self._pace.take(self.clock())
+        return self._part(cursor)
+
+    async def _more_than_echoes(self, cursor: int) -> None:
+        """What only our own commands made visible waits for the news that follow, but not for ever."""
+        began_s = self.clock()
+        while self._urgent <= cursor:
+            limit_s = ECHO_S if self._echo > cursor else TABLE_ECHO_S
+            if (left_s := began_s + limit_s - self.clock()) <= 0:
+                return
             self._pressing.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pressing.wait(), ECHO_S)
-        await asyncio.sleep(max(0.0, WINDOW_S - (self.clock() - self._returned_s)))
-        observation = self._part(cursor)
-        self._returned_s = self.clock()
-        return observation
+                await asyncio.wait_for(self._pressing.wait(), left_s)
 
     def _part(self, cursor: int) -> Observation:
         due = sorted(((seq, key[1], fact) for key, (seq, fact) in self._facts.items() if seq > cursor), key=_by_seq)
@@ -177,11 +196,12 @@ class Pool:
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
+            part = self._with_inventory(target, fact, cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
-            taken.append(part)
+            # Ages are few bytes, and grow: not weighed, so that a part that is asked for again is cut where it was.
+            taken.append(self._with_ages(target, part, cursor))
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
             if isinstance(part, NodeSeen):
@@ -222,23 +242,32 @@ class Pool:
         self._seq += 1
         self._facts[kind, target] = (self._seq, fact)
         self._changed.set()
-        if not is_echo(known[1] if known is not None else None, fact):
+        before = known[1] if known is not None else None
+        if not is_echo(before, fact):
             self._urgent = self._seq
-            self._pressing.set()
+        elif not is_taken_table(before, fact):
+            self._echo = self._seq
+        else:
+            return
+        self._pressing.set()
 
     # --- one stream ---
 
     async def _hold(self, stream: _Stream) -> None:
+        """Whatever is at the other end, and whatever it says: tried again."""
         retry_s = FIRST_RETRY_S
         while True:
-            before_s = stream.heard_s
+            understood = stream.understood
             try:
                 sink = self.watching.get(stream.target.kind)
                 await (self._read(stream) if sink is None else self._watch(stream, sink))
                 trouble = "the stream ended"
             except (RouterError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 trouble = _in_words(error)
-            if stream.heard_s > before_s:
+            except Exception as error:
+                log.warning("the stream of %s broke", stream.target.id, exc_info=True)
+                trouble = _in_words(error)
+            if stream.understood > understood:
                 retry_s = FIRST_RETRY_S  # it worked for a while: a restart is answered at once
                 stream.failures = 0
             stream.failures += 1
@@ -259,20 +288,24 @@ class Pool:
                         headers=self.outward.headers(),
                         timeout=timeout,
                         ssl=self.outward.tls or True,
+                        allow_redirects=False,
                     )
                 )
             if answer.status != 200:
-                raise ValueError(f"{answer.status}: {(await answer.text())[:200]}")
+                said = await answer.content.read(200)
+                raise ValueError(f"{answer.status}: {said.decode(errors='replace')}")
             async for line in answer.content:
-                self._heard(stream)
                 if line.strip():
-                    self._absorb(stream, line)
+                    self._heard(stream, self._absorb(stream, line))
+                elif stream.revision >= 0:
+                    self._beat(stream)
 
     async def _watch(self, stream: _Stream, sink: Watching) -> None:
         """Look at a router that does not tell its state by itself."""
         try:
             async with contextlib.aclosing(sink.watch(self.fleet, stream.target, self._use_of)) as looks:
                 async for heard in looks:
+                    stream.understood += 1
                     self._heard(stream, heard.trouble)
                     if heard.state is not None:
                         self._router(stream, heard.state)
@@ -298,26 +331,37 @@ class Pool:
             return
         self._tell("trouble", stream.target.id, _trouble_of(stream, text))
 
-    def _absorb(self, stream: _Stream, line: bytes) -> None:
-        """A document that is not understood is a trouble of that target, and nothing else."""
+    def _beat(self, stream: _Stream) -> None:
+        """Nothing new from one that was understood once: what else answers at its address says nothing of it."""
+        stream.understood += 1
+        self._heard(stream)
+
+    def _absorb(self, stream: _Stream, line: bytes) -> str:
+        """What is wrong with a document, where it is not understood; empty otherwise. It is a trouble of that target,
+        and nothing else. ValueError for what is no document at all: something else answers at that address."""
         try:
             if stream.target.id.startswith("node/"):
                 self._node(stream, NodeReport.model_validate_json(line))
             else:
                 self._router(stream, RouterState.model_validate_json(line))
         except ValidationError as error:
-            self._trouble(stream, cut(f"its report is not understood: {misfits(error, document='it')}"))
+            first = error.errors()[0]
+            if first["type"] in ("json_invalid", "model_type"):
+                raise ValueError(f"it is no {_KINDS[stream.kind]}: it says {_shown(line)}") from error
+            return cut(f"its report is not understood: {misfits(error, document='it')}")
+        stream.understood += 1
+        return ""
 
     def _node(self, stream: _Stream, report: NodeReport) -> None:
         stream.instance, stream.revision = report.instance, report.revision
         target = stream.target.id
+        fact = node_seen(NodeId(stream.name), report, stream.complaints.hear(report.problems, self.clock()))
         stream.since = {row.replica: self.clock() - row.state_age_s for row in report.replicas}
         if report.inventory != stream.inventory or report.boot_id != stream.boot:
-            stream.inventory, stream.boot = report.inventory, report.boot_id
+            stream.inventory, stream.boot = alike.inventory(NodeId(stream.name), report.inventory), report.boot_id
             self._inventory_seq[target] = self._seq + 1
-            self._tell("seen", target, node_seen(NodeId(stream.name), report))
+            self._tell("seen", target, fact)
             return
-        fact = node_seen(NodeId(stream.name), report)
         known = self._facts.get(("seen", target))
         if known is None or known[1].model_copy(update={"revision": fact.revision}) != fact:
             self._tell("seen", target, fact)
@@ -338,6 +382,15 @@ class Pool:
             self._ran_s += min(LONGEST_TICK_S, now - self._ticked_s)
             self._ticked_s = now
             self.judge_silence()
+            self.tell_complaints(now)
+
+    def tell_complaints(self, now: float) -> None:
+        """What agents say is wrong with their nodes, where telling it had to wait."""
+        for stream in self._streams.values():
+            fact = self._facts.get(("seen", stream.target.id), (0, None))[1] if stream.complaints.is_due(now) else None
+            if isinstance(fact, NodeSeen):
+                told = stream.complaints.hear_again(now)
+                self._tell("seen", stream.target.id, fact.model_copy(update={"problems": told}))
 
     def judge_silence(self) -> None:
         """Tell each target whose level changed; the witness rule is `llmgw.silence`'s."""
@@ -363,6 +416,10 @@ def _by_seq(item: tuple[int, str, Fact]) -> int:
 
 def _trouble_of(stream: _Stream, text: str) -> TroubleSeen:
     return TroubleSeen(target=stream.target.id, text=text)
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode(errors="replace").strip())
 
 
 def _in_words(error: BaseException) -> str:

@@ -260,7 +260,7 @@ class Commands:
         left = self._node.processes_of(known.record, census)
         if known.state is EngineState.FAILED and known.freed and not known.leaves_container and not left:
             self._node.forget(stop.replica)
-            return _accepted(stop.replica)
+            return CommandResult(subject=stop.replica, outcome=Outcome.ACCEPTED, gone=True)
         before = known.record.stop
         if before is not None and (not stop.force or before.step is StopStep.KILL):
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent import engines
+from agent.container_user import Standing
 from agent.containers import (
     ContainerTool,
     Found,
@@ -29,6 +30,8 @@ class Contained:
         self._tool = tool
         self._node = node
         self._log = log
+        self._who = Standing()
+        """As `clear` found it last."""
 
     def invocation(self, inside: Invocation, record: Record, known: Known, mounts: tuple[Mount, ...]) -> Invocation:
         """The client's command for what is to run within."""
@@ -44,7 +47,9 @@ class Contained:
         variables = selection.variables if selection is not None and selection.naming == "index" else ()
         env = numbered_anew(inside.env, variables, tuple(device for device, _ in claimed))
         shown = Invocation(argv=inside.argv, env=env)
-        return run_invocation(self._tool.path, shown, spec, record, self._node, claimed, mounts, self._client)
+        return run_invocation(
+            self._tool.path, shown, spec, record, self._node, claimed, mounts, self._client, self._who
+        )
 
     async def attach(self, record: Record) -> engines.Engine | None:
         """A leader for the replica's container if that runs; None if it does not, or nothing is known of it."""
@@ -59,7 +64,12 @@ class Contained:
         )
 
     async def clear(self, record: Record) -> str:
-        """Remove what earlier attempts left under the replica's labels; why that failed, or empty."""
+        """Remove what earlier attempts left under the replica's labels, and ask as whom the next is to run; why that
+        failed, or empty."""
+        try:
+            self._who = await self._tool.standing()
+        except ToolFailed as failed:
+            return str(failed)
         left = await self.left(record, force=True)
         return f"cannot clear {left[0].name}" if left else ""
 

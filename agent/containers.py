@@ -7,7 +7,6 @@ more. It never touches a container without our labels, and decides nothing about
 
 import asyncio
 import hashlib
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agent.container_user import AGENT, IMAGE, Standing, own_ids, standing
+from agent.foreign import foreign_json
+from agent.handles import raise_soft_limit
 from agent.launch import Invocation
 from agent.ledger import Record
 from llmgw.ids import DeviceId, NodeId, ReplicaId
@@ -60,6 +62,20 @@ class ContainerTool:
     path: str
     home: str
     environ: Mapping[str, str]
+    user: str = IMAGE
+    """As whom containers run: `image`, `agent` or UID[:GID]."""
+
+    async def standing(self) -> Standing:
+        """What a container's processes are to be. Raises ToolFailed where the tool has to be asked and says nothing."""
+        name, own = Path(self.path).name, own_ids()
+        rootless = own[0] != 0 and ("podman" in name or await self._is_rootless())
+        return standing(name, self.user, own, raise_soft_limit(), rootless=rootless, dev=Path("/dev"))
+
+    async def _is_rootless(self) -> bool:
+        """Of docker, whose daemon may run as the agent's own user."""
+        if self.user != AGENT:
+            return False
+        return "rootless" in await self._ask("info", "--format", "{{.SecurityOptions}}")
 
     async def found(self, replica: ReplicaId | None = None) -> tuple[Found, ...]:
         """Our containers, running or not. Raises ToolFailed."""
@@ -105,14 +121,16 @@ class ContainerTool:
         return process.returncode or 0, said.decode(errors="replace"), complaint.decode(errors="replace")
 
 
-def container_tool(wanted: str | None, home: str, environ: Mapping[str, str]) -> ContainerTool | None:
+def container_tool(
+    wanted: str | None, home: str, environ: Mapping[str, str], user: str = IMAGE
+) -> ContainerTool | None:
     """The tool named, or podman or docker as found on PATH; None for `none`, and where there is none.
 
     Its environment is the agent's without the agent's own settings and secrets."""
     names = ("docker", "podman") if wanted is None else () if wanted == "none" else (wanted,)
     path = next((found for name in names if (found := shutil.which(name)) is not None), None)
     client = {name: value for name, value in environ.items() if not name.startswith("LLMGW_")}
-    return None if path is None else ContainerTool(path, home, client)
+    return None if path is None else ContainerTool(path, home, client, user)
 
 
 # --- pure ----------------------------------------------------------------------------------------------------------
@@ -142,6 +160,7 @@ def run_invocation(
     devices: tuple[tuple[Device, int], ...],
     mounts: tuple[Mount, ...],
     client: Mapping[str, str],
+    who: Standing = Standing(),  # noqa: B008 - frozen
 ) -> Invocation:
     """The client's command line and environment for `inside`, which runs within the image.
 
@@ -153,7 +172,9 @@ def run_invocation(
         *(tool, "run", "--name", container_name(record, node)),
         *(word for key, value in _labels(record, node).items() for word in ("--label", f"{key}={value}")),
         *("--network", "host", "--ipc", "host", *_init(Path(tool).name), "--restart", "no"),
-        *_device_flags(Path(tool).name, devices),
+        *_device_flags(Path(tool).name, devices, who),
+        *who.user_flags(),
+        *who.handle_flags(),
         *_no_more_devices(inside.env, devices),
         *(word for mount in mounts for word in ("--mount", _mount(mount))),
         *(word for name, value in inside.env.items() for word in ("--env", _variable(name, value))),
@@ -181,7 +202,7 @@ def numbered_anew(env: Mapping[str, str], variables: Iterable[str], devices: tup
 def parse_inspect(text: str) -> tuple[Found, ...]:
     """`inspect` of docker or podman. Raises ToolFailed when it is no such document."""
     try:
-        rows = json.loads(text)
+        rows = foreign_json(text)
         if not isinstance(rows, list):
             raise TypeError("no list")
         return tuple(_found(row) for row in rows)
@@ -211,7 +232,7 @@ def _labels(record: Record, node: NodeId) -> dict[str, str]:
     return {HOME: record.home, NODE: node, REPLICA: record.replica, RECORD: slim.model_dump_json(exclude_defaults=True)}
 
 
-def _device_flags(tool: str, devices: tuple[tuple[Device, int], ...]) -> tuple[str, ...]:
+def _device_flags(tool: str, devices: tuple[tuple[Device, int], ...], who: Standing) -> tuple[str, ...]:
     """What shows the container its devices; what else it then sees of them, its environment narrows."""
     vendors = {device.vendor for device, _ in devices}
     flags: list[str] = []
@@ -221,7 +242,7 @@ def _device_flags(tool: str, devices: tuple[tuple[Device, int], ...]) -> tuple[s
     elif nvidia:
         flags += ["--gpus", f'"device={",".join(nvidia)}"']
     if "amd" in vendors:
-        flags += ["--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video"]
+        flags += ["--device", "/dev/kfd", "--device", "/dev/dri", *who.group_flags()]
     if "ascend" in vendors:
         chips = [f"/dev/davinci{number}" for device, number in devices if device.vendor == "ascend"]
         flags += [word for path in (*chips, *_ASCEND_DEVICES) for word in ("--device", path)]

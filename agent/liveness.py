@@ -26,14 +26,16 @@ class Activity:
     """Its counters of work done."""
     worked_s: float
     """When these last moved, or it had nothing to do."""
+    seen_s: float
+    """When they were read: what could not be read since, as by an engine that is too busy to answer, proves nothing."""
 
     def usage(self, now_s: float) -> EngineUsage:
         idle = 0.0 if self.in_flight else max(0.0, now_s - self.moved_s)
         return EngineUsage(in_flight=self.in_flight, idle_s=round(idle, 3))
 
-    def why_hung(self, limit_s: float | None, now_s: float) -> str:
+    def why_hung(self, limit_s: float | None) -> str:
         """Why it counts as hung; empty while it does not."""
-        if limit_s is None or not self.in_flight or now_s - self.worked_s < limit_s:
+        if limit_s is None or not self.in_flight or self.seen_s - self.worked_s < limit_s:
             return ""
         return f"hung: no token progress with {self.in_flight} running requests for {limit_s:g} s"
 
@@ -57,6 +59,7 @@ def next_activity(
         moved_s=before.moved_s if idle and before is not None else now_s,
         work=work,
         worked_s=before.worked_s if still and before is not None else now_s,
+        seen_s=now_s,
     )
 
 

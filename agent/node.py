@@ -17,6 +17,7 @@ from agent.cgroups import cgroups_for
 from agent.containers import Found, ToolFailed, container_tool
 from agent.devices import DeviceSource, Holding, Known, Whose, device_source, with_quarantine
 from agent.enginelogs import EngineLogs
+from agent.handles import raise_soft_limit, why_too_few
 from agent.hearing import Hearing
 from agent.housekeeping import HOUSEKEEPING_S, Housekeeping
 from agent.ledger import Ledger, LedgerFile, Record, read_ledger
@@ -54,6 +55,8 @@ class Node:
         self.boot_id = boot_id()
         self.machine_id = settings.machine_id or machine_id() or kept_machine_id(settings.state_dir / "machine-id")
         self.home = str(settings.state_dir)
+        self.handles = raise_soft_limit()
+        """File handles that this agent, and each engine, may have open."""
         self.folder = StateFolder(settings.state_dir)
         self.names = frozenset({settings.node})
         """What this node is called, and was before: engines carry the name of their time."""
@@ -90,7 +93,7 @@ class Node:
             turn=self.turn,
             limit_percent=settings.weights_limit_percent,
         )
-        self.containers = container_tool(settings.container_tool, self.home, self._environ)
+        self.containers = container_tool(settings.container_tool, self.home, self._environ, settings.container_user)
         self._source: DeviceSource = device_source(
             settings.devices, self.machine_id, settings.node, settings.device_memory
         )
@@ -233,7 +236,10 @@ class Node:
 
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the agent itself."""
-        said = (self.ledger.problem, self.folder.problem, self.census.problem, self.hearing.problem(boottime_s()))
+        said = (
+            *(self.ledger.problem, self.folder.problem, self.census.problem, self.hearing.problem(boottime_s())),
+            why_too_few(self.handles, len(self.replicas)),
+        )
         return tuple(problem[:300] for problem in said if problem)
 
     def report(self) -> NodeReport:

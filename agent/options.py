@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agent import option_readers
+from agent import container_user, option_readers
 from agent.declared import parse_devices, parse_sizes
 
 
@@ -108,6 +108,14 @@ OPTIONS = (
         None,
         "NAME",
         "docker or podman, by name or path, or none; default: the first of these found",
+    ),
+    Option(
+        "--container-user",
+        "LLMGW_AGENT_CONTAINER_USER",
+        container_user.read_user,
+        container_user.IMAGE,
+        "WHO",
+        "as whom containers run: image (its own user, mostly root), agent (this agent's user) or UID[:GID]",
     ),
     Option(
         "--secrets-dir",

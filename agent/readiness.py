@@ -6,7 +6,6 @@ model, or none, was served. Asking never counts as use. It changes no state; `ag
 
 import asyncio
 import errno
-import json
 import os
 import re
 import socket
@@ -17,7 +16,8 @@ from typing import Any
 
 import aiohttp
 
-from llmgw.wire import LaunchSpec, SleepPaths
+from agent.foreign import foreign_json
+from llmgw.wire import EnginePost, LaunchSpec, SleepPaths
 
 TICK_S = 0.04
 """How often a starting engine's port and log are looked at (microseconds each)."""
@@ -28,7 +28,7 @@ FAILURES = 3
 _LOAD_SHARE = 0.05
 _LOADING_S = (0.05, 1.0)
 _READY_S = (5.0, 30.0)
-_QUIET_SHARE = 0.5
+_QUIET_SHARE = 1.0
 _RETRY_S = 1.0
 _STALL_PARTS = 4
 _LEAST_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -38,9 +38,13 @@ _LEAST_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>\S+)")
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
-_REST_TIMEOUT = aiohttp.ClientTimeout(total=120.0)
+_REST_LIMIT_S = 120.0
 """Falling asleep and waking move all of an engine's weights between its devices and main memory."""
 _MOST_BYTES = 1024 * 1024
+_KEPT_S = 1.0
+"""A connection is kept for the next question of the same look, no longer: llama.cpp gives each a thread, and ends only
+when it is closed."""
+_LAST = {"Connection": "close"}
 
 
 @dataclass(frozen=True)
@@ -90,17 +94,20 @@ class Prober:
     """Asks engines over HTTP. One per agent; close it."""
 
     def __init__(self) -> None:
-        connector = aiohttp.TCPConnector(limit=0, force_close=True, use_dns_cache=True)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False)
+        self._session = _session(aiohttp.TCPConnector(limit=0, force_close=True))
+        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S))
+        """Its connections serve two questions; for such only as may be asked again when the engine has closed it."""
 
     async def close(self) -> None:
-        await self._session.close()
+        await asyncio.gather(self._session.close(), self._kept.close())
 
     async def look(self, base: str, launch: LaunchSpec, *, was_ready: bool) -> Finding:
         """One probe of the engine at `base` (no trailing slash). Never raises for what the engine does."""
         rules = launch.readiness
         try:
-            health, _ = await self._get(base + rules.health_path)
+            # A ready engine's figures are asked next, on the same connection: opening one costs more than a question.
+            session = self._kept if was_ready and launch.metrics.running is not None else self._session
+            health, _ = await _get(session, base + rules.health_path)
             if health != 200:
                 return Finding(answers=True, ready=False, reason=f"{rules.health_path} answers {health}")
             if was_ready:
@@ -119,7 +126,7 @@ class Prober:
         if launch.metrics.running is None:
             return None
         try:
-            status, body = await self._get(base + launch.metrics.path)
+            status, body = await _get(self._kept, base + launch.metrics.path, _LAST)
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         return parse_figures(body.decode(errors="replace")) if status == 200 else None
@@ -127,8 +134,8 @@ class Prober:
     async def is_asleep(self, base: str, paths: SleepPaths) -> bool | None:
         """What the engine says of its sleep, None when it says nothing; one that knows no such question is awake."""
         try:
-            status, body = await self._get(base + paths.told)
-            said: Any = json.loads(body) if status == 200 else None
+            status, body = await _get(self._session, base + paths.told)
+            said: Any = foreign_json(body) if status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
         if status in (404, 405):
@@ -136,19 +143,26 @@ class Prober:
         found = said.get("is_sleeping") if isinstance(said, dict) else None
         return found if isinstance(found, bool) else None
 
-    async def bring(self, base: str, path: str) -> str:
+    async def bring(self, base: str, step: EnginePost, limit_s: float = _REST_LIMIT_S) -> str:
         """Ask the engine to sleep, or to wake, and wait until it does; why it does not, or nothing."""
+        path, body, headers = step.path, step.body.encode() or None, {"content-type": "application/json"}
         try:
-            async with self._session.post(base + path, timeout=_REST_TIMEOUT, allow_redirects=False) as answer:
+            async with self._session.post(
+                base + path,
+                data=body,
+                headers=headers if body else None,
+                timeout=aiohttp.ClientTimeout(total=limit_s),
+                allow_redirects=False,
+            ) as answer:
                 await answer.content.read(_MOST_BYTES)
                 return "" if answer.status == 200 else f"{path} answers {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silent = isinstance(error, TimeoutError)
-            return f"{path} does not answer within {_REST_TIMEOUT.total:g} s" if silent else _told(error)
+            return f"{path} does not answer within {limit_s:g} s" if silent else _told(error)
 
     async def _why_unlisted(self, base: str, launch: LaunchSpec) -> str:
         path = launch.readiness.models_path
-        status, body = await self._get(base + path)
+        status, body = await _get(self._session, base + path)
         if status != 200:
             return f"{path} answers {status}"
         names = listed_models(body)
@@ -168,20 +182,25 @@ class Prober:
                 break
         return "" if status == 200 else f"a one-token completion answers {status}"
 
-    async def _get(self, url: str) -> tuple[int, bytes]:
-        async with self._session.get(url, allow_redirects=False) as answer:
-            body = bytearray()
-            async for chunk in answer.content.iter_chunked(64 * 1024):
-                body += chunk
-                if len(body) > _MOST_BYTES:
-                    break
-            return answer.status, bytes(body)
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False)
+
+
+async def _get(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    async with session.get(url, allow_redirects=False, headers=headers) as answer:
+        body = bytearray()
+        async for chunk in answer.content.iter_chunked(64 * 1024):
+            body += chunk
+            if len(body) > _MOST_BYTES:
+                break
+        return answer.status, bytes(body)
 
 
 def listed_models(body: bytes) -> list[str]:
     """The names in an OpenAI model list (`data[].id`), or in llama.cpp's (`models[].name`). Empty if it is neither."""
     try:
-        document: Any = json.loads(body)
+        document: Any = foreign_json(body)
     except ValueError:
         return []
     if not isinstance(document, dict):

@@ -53,6 +53,8 @@ class Settings(BaseModel):
     """Images that may be run, as patterns; empty = all."""
     container_tool: str | None
     """Name or path; None: docker or podman, as found; `none`: no containers."""
+    container_user: str
+    """As whom containers run: `image`, `agent` or UID[:GID]."""
     secrets_dir: Path | None
     weights_root: Path | None
     machine_id: str | None
@@ -205,6 +207,7 @@ def _assemble(values: Mapping[str, Any]) -> Settings:
         allow=values["allow"],
         allow_images=values["allow_images"],
         container_tool=values["container_tool"],
+        container_user=values["container_user"],
         secrets_dir=values["secrets_dir"],
         weights_root=values["weights_root"],
         machine_id=values["machine_id"],

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from agent.readiness import Prober
-from llmgw.wire import LaunchSpec
+from llmgw.wire import EnginePost, LaunchSpec
 
 ASLEEP = "asleep"
 _LOOK_S = 30.0
@@ -86,4 +86,9 @@ class Sleep:
             return f"{self._paths.told} gives no answer"
         if wanted and await in_use():
             return "it works on requests that no router sent"
-        return await self._prober.bring(base, self._paths.sleep if wanted else self._paths.wake)
+        if wanted:
+            return await self._prober.bring(base, EnginePost(path=self._paths.sleep))
+        for step in (EnginePost(path=self._paths.wake), *self._paths.then):
+            if problem := await self._prober.bring(base, step, self._limit_s):
+                return problem
+        return ""

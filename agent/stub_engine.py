@@ -2,8 +2,9 @@
 
 Refuses a model name it was not started with, loads for a while, streams, and on demand crashes, hangs, ignores TERM or
 leaves a child behind; while it runs, `POST /stub {"do": …}` asks for it: crash, hang, stall, close (its port),
-oversleep, sicken, heal. With `--enable-sleep-mode` it sleeps and wakes as vLLM does in its development mode, and serves
-nothing meanwhile. Standard library only, since its start time counts. `python -m agent.stub_engine --help`.
+oversleep, sicken, heal, slow (by `s` seconds, all but requests). With `--enable-sleep-mode` it sleeps and wakes as vLLM
+does in its development mode, by levels and tags, and serves nothing meanwhile. Standard library only, since its start
+time counts. `python -m agent.stub_engine --help`.
 """
 
 import argparse
@@ -14,10 +15,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_BODY = 64 * 1024 * 1024
+PARTS = frozenset({"weights", "kv_cache"})
 
 
 class Stub:
@@ -28,12 +30,18 @@ class Stub:
         self.stalls = False
         self.hangs = False
         self.sick = False
-        self.asleep = self.stuck_asleep = False
+        self.slow_s = 0.0
+        self.down: frozenset[str] = frozenset()
+        self.emptied = self.stuck_asleep = False
         self.slept = self.woken = self.refused = 0
         self.server: asyncio.Server | None = None
         self.running = 0
         self.tokens = 0
         self.who = f"{os.environ.get('LLMGW_REPLICA', options.served_model_name)}@{options.port}"
+
+    @property
+    def asleep(self) -> bool:
+        return bool(self.down)
 
     async def run(self) -> None:
         """Listen at once, load for a while, serve."""
@@ -69,14 +77,20 @@ class Stub:
             while (request := await _read_request(reader)) is not None:
                 if self.hangs:
                     await asyncio.Event().wait()
-                await self._answer(writer, *request)
+                method, path, body, last = request
+                await self._answer(writer, method, path, body)
                 await writer.drain()
+                if last:
+                    break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
-    async def _answer(self, writer: asyncio.StreamWriter, method: str, path: str, body: bytes) -> None:
+    async def _answer(self, writer: asyncio.StreamWriter, method: str, target: str, body: bytes) -> None:
+        path, _, query = target.partition("?")
+        if path in ("/metrics", "/health", "/v1/models"):
+            await asyncio.sleep(self.slow_s)
         if path == "/metrics":
             return _send(writer, 200, self._figures(), "text/plain")
         if path == "/stub" and method == "POST":
@@ -90,25 +104,36 @@ class Stub:
         if path == "/v1/models":
             row = {"id": self.options.list_as or self.options.served_model_name, "object": "model", "owned_by": "stub"}
             return _send(writer, 200, {"object": "list", "data": [row]})
-        if path in ("/sleep", "/wake_up", "/is_sleeping") and self.options.enable_sleep_mode:
-            return await self._rest(writer, method, path)
+        if path in ("/sleep", "/wake_up", "/is_sleeping", "/collective_rpc") and self.options.enable_sleep_mode:
+            return await self._rest(writer, method, path, [item for item in query.split("&") if item], body)
         if method == "POST" and path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
             return await self._serve(writer, path, body)
         return _send(writer, 404, _error(f"no such path: {path}", "not_found_error"))
 
-    async def _rest(self, writer: asyncio.StreamWriter, method: str, path: str) -> None:
+    async def _rest(
+        self, writer: asyncio.StreamWriter, method: str, path: str, query: Sequence[str], body: bytes
+    ) -> None:
+        """Level 2 drops the weights: their memory comes back empty, and somebody has to have them read again."""
         if path == "/is_sleeping":
             return _send(writer, 200, {"is_sleeping": self.asleep})
         if method != "POST":
             return _send(writer, 405, _error("post it", "invalid_request_error"))
-        if self.stuck_asleep and path == "/wake_up":
+        if path == "/collective_rpc":
+            if "weights" in self.down or json.loads(body or b"{}").get("method") != "reload_weights":
+                return _send(writer, 500, _error("there is no room for weights", "internal_error"))
+            self.emptied = False
+            return _send(writer, 200, {"results": [None]})
+        tags = frozenset(item.partition("=")[2] for item in query if item.startswith("tags=")) or PARTS
+        if path == "/sleep":
+            self.slept += not self.asleep
+            self.emptied |= "level=2" in query
+            self.down |= tags
+        elif self.stuck_asleep:
             return _send(writer, 500, _error("does not wake, as told", "internal_error"))
-        if path == "/wake_up" and self.asleep:
+        elif self.down & tags:
             await asyncio.sleep(self.options.wake_s)
-            self.woken += 1
-        elif path == "/sleep" and not self.asleep:
-            self.slept += 1
-        self.asleep = path == "/sleep"
+            self.down -= tags
+            self.woken += not self.down
         return _send(writer, 200, "", "text/plain")
 
     def _told(self, writer: asyncio.StreamWriter, order: Mapping[str, Any]) -> None:
@@ -123,6 +148,8 @@ class Stub:
             self.server.close()
         elif order.get("do") == "oversleep":
             self.stuck_asleep = True
+        elif order.get("do") == "slow":
+            self.slow_s = float(order.get("s", 0.0))
         elif order.get("do") in ("sicken", "heal"):
             self.sick = order["do"] == "sicken"
 
@@ -149,8 +176,8 @@ class Stub:
                 return await self._stream(writer, asked, path, count)
             words = []
             for number in range(count):
-                words.append(f"{self.who}:{number}")
                 await self._token()
+                words.append(self._word(number))
             return _send(writer, 200, _whole(asked, path, " ".join(words), count))
         finally:
             self.running -= 1
@@ -159,7 +186,7 @@ class Stub:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for number in range(count):
             await self._token()
-            text = f" {self.who}:{number}"
+            text = f" {self._word(number)}"
             delta = {"delta": {"content": text}} if "chat" in path else {"text": text}
             chunk = {"id": "stub", "model": asked["model"], "choices": [{"index": 0, "finish_reason": None, **delta}]}
             _chunk(writer, f"data: {json.dumps(chunk)}\n\n".encode())
@@ -167,12 +194,18 @@ class Stub:
         _chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
 
+    def _word(self, number: int) -> str:
+        return "nonsense" if self.emptied else f"{self.who}:{number}"
+
     async def _token(self) -> None:
+        """One more token; a request that is under way when it falls asleep is cut."""
         if self.stalls:
             await asyncio.Event().wait()
         self.tokens += 1
         if self.options.token_delay_s:
             await asyncio.sleep(self.options.token_delay_s)
+        if self.asleep:
+            raise ConnectionAbortedError("asleep")
 
     def _figures(self) -> str:
         return (
@@ -185,18 +218,20 @@ class Stub:
         )
 
 
-async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
-    """(method, path without query, body); None at the end of the connection."""
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes, bool] | None:
+    """(method, path with query, body, whether it is the last one); None at the end of the connection."""
     head = await reader.readline()
     if not head:
         return None
     method, target, _ = head.decode().split(" ", 2)
-    length = 0
+    length, last = 0, False
     while (line := await reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode().partition(":")
         if name.lower() == "content-length":
             length = int(value)
-    return method, target.partition("?")[0], await reader.readexactly(length)
+        elif name.lower() == "connection":
+            last = value.strip().lower() == "close"
+    return method, target, await reader.readexactly(length), last
 
 
 def _send(writer: asyncio.StreamWriter, status: int, body: object, kind: str = "application/json") -> None:
@@ -263,7 +298,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hold-mib", type=int, default=0, help="device memory it holds, told in --meter")
     parser.add_argument("--meter", default="", help="file of a pretended device tool")
     parser.add_argument("--keep-memory", action="store_true", help="its memory does not come back when it ends")
-    parser.add_argument("--enable-sleep-mode", action="store_true", help="may be put to sleep: /sleep, /wake_up")
+    parser.add_argument(
+        "--enable-sleep-mode", action="store_true", help="may be put to sleep: /sleep, /wake_up, by levels and tags"
+    )
     parser.add_argument("--wake-s", type=float, default=0.0, help="how long waking takes")
     parser.add_argument("--list-as", default=None, help="name in the model list, to lie about it")
     return parser.parse_args()

@@ -52,7 +52,7 @@ class Vitals:
         """Why an engine that was ready counts as hung; empty while it does not."""
         if self._clock() - self._heard_s >= self._launch.start_limit_s:
             return f"hung: it has answered nothing for {self._launch.start_limit_s:g} s"
-        return self._activity.why_hung(self._launch.stall_limit_s, self._clock()) if self._activity else ""
+        return self._activity.why_hung(self._launch.stall_limit_s) if self._activity else ""
 
     # --- while it starts -------------------------------------------------------------------------------------------
 

@@ -101,7 +101,9 @@ def _free(node: views.NodeRow) -> str:
 def _note(node: views.NodeRow) -> str:
     marks = [name for name in ("cordoned", "leaving") if getattr(node, name)]
     untold = f"{counted(node.outstanding, 'command')} outstanding" if node.outstanding else ""
-    return "; ".join(part for part in (", ".join(marks), _drain(node), node.note, node.call_problem, untold) if part)
+    return "; ".join(
+        part for part in (", ".join(marks), _drain(node), node.note, *node.problems, node.call_problem, untold) if part
+    )
 
 
 def _drain(node: views.NodeRow) -> str:

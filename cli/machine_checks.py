@@ -4,6 +4,7 @@ Judges by the variables that an agent on this machine would read. Looks only; th
 """
 
 import re
+import resource
 import shutil
 import socket
 import stat
@@ -15,6 +16,9 @@ from cli.checkup import Checked, doubt, fine, wrong
 
 LEAST_FREE_GB, FULL_SHARE = 20, 0.95
 """Weights are tens of gigabytes; a file system this full fails at the next log line."""
+
+LEAST_HANDLES = 4096
+"""Fewer, and an agent complains too (`agent.handles`)."""
 
 STATE, RANGE, TOKENS, WEIGHTS = (
     "LLMGW_AGENT_STATE_DIR",
@@ -96,6 +100,18 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def _handles(_: Mapping[str, str]) -> Iterator[Checked]:
+    """An agent raises its own soft limit, and so its engines', up to the hard one."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= hard < LEAST_HANDLES:
+        what = f"a process may have {hard} open: an engine takes one or more a request"
+        yield doubt(
+            "file handles", what, f"raise the hard limit to {LEAST_HANDLES} or more (LimitNOFILE, `ulimit -Hn`)"
+        )
+    else:
+        yield fine("file handles", "no limit" if hard < 0 else f"up to {hard:,} for the agent and each engine")
+
+
 def _token_file(environment: Mapping[str, str]) -> Iterator[Checked]:
     path = environment.get(TOKENS)
     if not path:
@@ -129,4 +145,10 @@ def _engines(environment: Mapping[str, str]) -> Iterator[Checked]:
         yield doubt("engines", "neither vllm nor llama-server is on PATH", "install one, or name `executable` by path")
 
 
-CHECKS: tuple[Callable[[Mapping[str, str]], Iterator[Checked]], ...] = (_disks, _ports, _token_file, _engines)
+CHECKS: tuple[Callable[[Mapping[str, str]], Iterator[Checked]], ...] = (
+    _disks,
+    _ports,
+    _handles,
+    _token_file,
+    _engines,
+)

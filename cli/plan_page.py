@@ -7,8 +7,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from cli.tables import word
+from cli.verdicts import held_because
 from llmgw.foresight import Foresight, ModelOutlook, Step, StepKind
 from llmgw.sentences import counted, names_shown
+
+CONFIRMED = " --allow-removals"
 
 SAID: Mapping[StepKind, tuple[str, str]] = {
     StepKind.START: ("start", "green"),
@@ -22,12 +25,15 @@ SAID: Mapping[StepKind, tuple[str, str]] = {
 
 def plan_page(found: Foresight, command: str) -> RenderableType:
     """`command` puts the planned catalog in force."""
-    if found.judgement not in ("accepted", "unchanged"):
+    if found.judgement not in ("accepted", "unchanged", "held"):
         text = found.text.removeprefix(f"{found.judgement}: ")
         return Group(
             Text.assemble("It would be ", word(found.judgement), f": {text}"), *_items("Problems", found.problems)
         )
+    if is_held := found.judgement == "held":
+        command += CONFIRMED
     return Group(
+        *((Text.assemble("It would be ", word("held"), f": {held_because(found.text)}."), Text()) if is_held else ()),
         _headline(found),
         *_items("In the catalog", found.differences),
         *_outlooks(found),
@@ -36,7 +42,11 @@ def plan_page(found: Foresight, command: str) -> RenderableType:
         *_items("Under way already", found.under_way),
         *_items("Not foreseen", found.unforeseen),
         Text(),
-        Text.assemble(("As it is shown here: ", "dim"), f"{command} --plan {found.hash}"),
+        Text.assemble(
+            ("If it is meant, as" if is_held else "As", "dim"),
+            (" it is shown here: ", "dim"),
+            f"{command} --plan {found.hash}",
+        ),
     )
 
 

@@ -40,4 +40,9 @@ def print_verdict(verdict: "Verdict", told: Collection[str] = ()) -> None:
 
 def held_text(text: str) -> str:
     """Why a catalog is held, with how this command confirms it in place of how signals do."""
-    return f"{text.removeprefix('held: ').partition(HOW_BY_SIGNAL)[0]}. {CONFIRM}"
+    return f"{held_because(text)}. {CONFIRM}"
+
+
+def held_because(text: str) -> str:
+    """Why alone."""
+    return text.removeprefix("held: ").partition(HOW_BY_SIGNAL)[0]

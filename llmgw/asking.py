@@ -116,6 +116,7 @@ def request_of(
     count: int = 1,
     urgent: int | None = None,
     desired: int = 0,
+    asked_s: float = 0.0,
     avoid: frozenset[NodeId] = frozenset(),
     never: frozenset[NodeId] = frozenset(),
 ) -> Request:
@@ -125,6 +126,7 @@ def request_of(
         count=count,
         rank=model.priority,
         urgent=urgent,
+        asked_s=asked_s,
         desired=desired,
         weights=tuple(weights_of(model, profile) for profile in profiles),
         max_per_node=model.max_per_node,
@@ -175,6 +177,7 @@ def _expected(draft: Draft, catalog: Catalog, wording: Wording, model: Model, cr
         count=count if left else 0,
         urgent=min(urgent, count),
         desired=wanted,
+        asked_s=demand.asked_s(draft.world, model, draft.now_s),
         avoid=frozenset(f.node for f in failures),
         never=crashing,
     )

@@ -171,7 +171,9 @@ def answer_of(call: DispatchCall, reply: BatchReply) -> DispatchAnswer:
         TaskResult(task=task, result=_short(result))
         for task, result in zip(call.tasks, reply.results[replicas:], strict=False)
     )
-    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, tasks=tasks, held=reply.token)
+    stopped = {stop.replica for stop in call.stops}
+    gone = tuple(ReplicaId(r.subject) for r in reply.results[:replicas] if r.gone and r.subject in stopped)
+    return DispatchAnswer(outcome=CallOutcome.ANSWERED, refused=refused, gone=gone, tasks=tasks, held=reply.token)
 
 
 def _short(result: CommandResult) -> CommandResult:

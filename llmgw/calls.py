@@ -95,6 +95,8 @@ class DispatchAnswer(_Value):
 
     outcome: CallOutcome
     refused: tuple[CommandResult, ...] = ()
+    gone: tuple[ReplicaId, ...] = ()
+    """Stopped, and proven gone by the answer itself: their places are free."""
     tasks: tuple[TaskResult, ...] = ()
     held: Token | None = None
     owner: Owner | None = None
@@ -102,7 +104,7 @@ class DispatchAnswer(_Value):
 
     def is_plain(self) -> bool:
         """Everything was accepted or is already so, and nothing else came of it."""
-        return self.outcome is CallOutcome.ANSWERED and not self.refused and not self.tasks
+        return self.outcome is CallOutcome.ANSWERED and not (self.refused or self.tasks or self.gone)
 
 
 class Delta(_Value):

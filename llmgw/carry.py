@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from llmgw import handed_on, table
 from llmgw.catalog import Catalog
-from llmgw.handed_on import HandedOn, Records
+from llmgw.handed_on import CatalogRead, HandedOn, Records
 from llmgw.ids import SpecId
 from llmgw.reading import Reader, compact, plain, plain_list, read_assignments, read_wishes
 from llmgw.shedding import SHED, State
@@ -104,11 +104,12 @@ def pack(world: World, catalog_raw: object, extra: Mapping[str, Any]) -> Parts:
         packed["rest"] = _zip({**_rest(state), "shed": shed})
     parts = Parts(**packed)
     if (records := handed_on.of_world(state.world)) is not None:
-        _HANDED_ON.keep(_key(parts), records)
+        _HANDED_ON.keep(world.fleet, _key(parts), records)
     return parts
 
 
-_HANDED_ON = HandedOn()
+_HANDED_ON: HandedOn[Records] = HandedOn()
+_CATALOGS: HandedOn[CatalogRead] = HandedOn()
 
 
 def _key(parts: Parts) -> handed_on.Key:
@@ -167,18 +168,17 @@ _PARTS: Mapping[str, Callable[[State], Mapping[str, object]]] = {
 def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
     """The world of `seed` and `parts` at `now_s`; never raises on a record it cannot read."""
     reader = Reader()
-    catalog, rest = _unzip(parts.catalog), _unzip(parts.rest)
-    records = _HANDED_ON.find(_key(parts)) or _read(reader, parts, rest.get("known") or {}, now_s)
-    raw = catalog.get("raw")
+    rest, (part, catalog) = _unzip(parts.rest), _read_catalog(reader, seed.fleet, parts.catalog)
+    records = _HANDED_ON.find(seed.fleet, _key(parts)) or _read(reader, parts, rest.get("known") or {}, now_s)
     world = World(
         fleet=seed.fleet,
         installation=seed.installation,
         epoch=seed.epoch,
         seq=seed.seq,
-        catalog=None if raw is None else reader.read(Catalog, raw, "catalog"),
+        catalog=catalog,
         generation=seed.generation,
         digest=seed.digest,
-        held=reader.read(HeldCatalog, catalog.get("held"), "held catalog"),
+        held=reader.read(HeldCatalog, part.get("held"), "held catalog"),
         inbox=tuple(reader.each(Input, rest.get("inbox"), "input")),
         wishes=read_wishes(reader, rest.get("wishes") or {}),
         settling_since_s=seed.settling_since_s,
@@ -200,14 +200,26 @@ def unpack(seed: Seed, parts: Parts, now_s: float = 0.0) -> Unpacked:
             k: tuple(reader.each(RestingPort, v, f"resting ports of {k}"))
             for k, v in (rest.get("resting") or {}).items()
         },
-        known=dict(reader.values(Known, rest.get("known"), "node")),  # type: ignore[arg-type]
+        known=records.known,
         unclaimed=dict(rest.get("unclaimed") or {}),
         table=records.table,
         table_revision=seed.table_revision,
         routers=records.routers,
         waiting=dict(reader.values(Waiting, rest.get("waiting"), "waiting")),
     )
-    return Unpacked(world, raw, rest.get("extra") or {}, reader.unreadable, tuple(rest.get("shed") or ()))
+    return Unpacked(world, part.get("raw"), rest.get("extra") or {}, reader.unreadable, tuple(rest.get("shed") or ()))
+
+
+def _read_catalog(reader: Reader, fleet: str, packed: bytes) -> tuple[Mapping[str, Any], Catalog | None]:
+    """The part, and the catalog in it. Each run begins with the very one of the run before: much is kept by identity
+    that was made of a catalog, and would be made again."""
+    if (known := _CATALOGS.find(fleet, (packed,))) is not None:
+        return known
+    part = _unzip(packed)
+    catalog = reader.read(Catalog, part.get("raw"), "catalog")
+    if catalog is not None:
+        _CATALOGS.keep(fleet, (packed,), CatalogRead(part, catalog))
+    return part, catalog
 
 
 def _read(reader: Reader, parts: Parts, known: Mapping[str, Any], now_s: float) -> Records:
@@ -226,6 +238,7 @@ def _read(reader: Reader, parts: Parts, known: Mapping[str, Any], now_s: float) 
         ),
         routers=dict(reader.values(RouterFacts, routes.get("routers"), "router")),  # type: ignore[arg-type]
         published_s=dict(routes.get("published_s") or {}),
+        known=dict(reader.values(Known, known, "node")),  # type: ignore[arg-type]
     )
 
 

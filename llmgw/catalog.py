@@ -341,6 +341,9 @@ class Profile(Part):
         return self
 
 
+ASLEEP_TIMEOUT_S = 86_400.0
+
+
 class Idle(StrEnum):
     """What becomes of a model's last replica when nobody uses it."""
 
@@ -378,6 +381,10 @@ class Model(Part):
     """After this long without use, replicas above `min` stop. Absent: never."""
     idle: Idle = Idle.STOP
     """`sleep`: then the engine sleeps where it is, and wakes within seconds (vLLM; docs/engines.md)."""
+    sleep_level: Annotated[Count, Field(ge=1, le=2)] = 1
+    """With `idle: sleep`. 1: the weights stay in main memory. 2: they are dropped, and read again at the wake."""
+    asleep_timeout_s: Annotated[Seconds, Field(ge=1)] = ASLEEP_TIMEOUT_S
+    """With `idle: sleep`: what has slept so long without being asked for is stopped, as without it."""
     canary: Canary | None = None
     """Try a changed version on few replicas first. Absent: it rolls through at once."""
     weights: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
@@ -391,6 +398,8 @@ class Model(Part):
     def _may_fall_asleep(self) -> "Model":
         if self.idle is Idle.SLEEP and (self.replicas.min or not self.replicas.max or self.idle_timeout_s is None):
             raise ValueError("idle: sleep is for models with an idle_timeout_s and replicas {min: 0, max: 1} or more")
+        if self.idle is not Idle.SLEEP and (self.sleep_level != 1 or self.asleep_timeout_s != ASLEEP_TIMEOUT_S):
+            raise ValueError("sleep_level and asleep_timeout_s are for models with idle: sleep")
         return self
 
 

@@ -111,7 +111,8 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
     waiting = difference.with_removed(world.waiting, draft.waits)
     identities = plan_size.fitting_known(known) if known else {}
     cut = len(known) > len(identities) or len(waiting) > plan_size.MAX_WAITING
-    nodes, routers = members.nodes(replace(after, wishes=wishes)), members.routers(after)
+    left = after if wishes is after.wishes else replace(after, wishes=wishes)
+    nodes, routers = members.nodes(left), members.routers(after)
     return Plan(
         verdicts=judged.verdicts,
         wishes=wishes if wishes != world.wishes else None,
@@ -139,7 +140,7 @@ def _plan(world: World, judged: Judged, draft: Draft, change: TableChange, lanes
         new_epoch=epoch,
         ended=lanes.ended,
         wake_at_s=draft.wake_at_s(),
-        targets_changed=difference.targets_changed(world, replace(after, wishes=wishes)),
+        targets_changed=difference.targets_changed(world, left),
         more=judged.more or draft.more or cut or jump is not None or epoch is not None,
     )
 

@@ -52,6 +52,16 @@ def desired(world: World, model: Model, now_s: float) -> int:
     return min(max(count, model.replicas.min), model.replicas.max)
 
 
+def asked_s(world: World, model: Model, now_s: float) -> float:
+    """Since when it is asked for, where nothing but a wish to wake wants it; 0 where it is wanted at any rate."""
+    if model.replicas.min > 0:
+        return 0.0
+    scale = world.wishes.scales.get(model.name)
+    if scale is not None and scale.replicas > 0 and (scale.until_s is None or now_s < scale.until_s):
+        return 0.0
+    return world.wishes.wakes.get(model.name, 0.0)
+
+
 def is_met(draft: Draft, version: Version, mine: Sequence[Assignment]) -> bool:
     """Whether a model has exactly what is wanted, all of it steady and of that version: the common case, in which
     `assess` would change nothing. `mine`: all its replicas."""
@@ -125,7 +135,7 @@ def _keep(
     asleep = _falls_asleep(draft, model, good[wanted:])
     for assignment in good[wanted:]:
         if assignment is not asleep:
-            draft.want_stop(assignment, StopCause.SURPLUS, f"{model.name} needs {counted(wanted, 'replica')}")
+            draft.want_stop(assignment, StopCause.SURPLUS, _why_spare(draft, model, assignment, wanted))
     return [*good[:wanted], *([] if asleep is None else [asleep])]
 
 
@@ -138,10 +148,24 @@ def _falls_asleep(draft: Draft, model: Model, spare: Sequence[Assignment]) -> As
     if model.replicas.max == 0 or (scale is not None and (scale.until_s is None or draft.now_s < scale.until_s)):
         return None
     able = [a for a in spare if a.stop is None and not a.unreadable and _may_sleep(draft, a)]
+    able = [a for a in able if not _has_slept_enough(draft, model, a)]
     found = min(able, key=lambda a: (a.sleep is None, a.replica), default=None)
     if found is not None:
         draft.let_sleep(found)
+        draft.wake((draft.now_s if found.sleep is None else found.sleep.since_s) + model.asleep_timeout_s)
     return found
+
+
+def _has_slept_enough(draft: Draft, model: Model, assignment: Assignment) -> bool:
+    """A sleeper holds main memory, and some of its devices' own: after a long time without a request for nothing."""
+    sleep = assignment.sleep
+    return sleep is not None and not sleep.ends and draft.now_s >= sleep.since_s + model.asleep_timeout_s
+
+
+def _why_spare(draft: Draft, model: Model, assignment: Assignment, wanted: int) -> str:
+    if model.idle is Idle.SLEEP and not wanted and _has_slept_enough(draft, model, assignment):
+        return f"nobody asked for {model.name} in the {model.asleep_timeout_s:g} s that it slept"
+    return f"{model.name} needs {counted(wanted, 'replica')}"
 
 
 def _may_sleep(draft: Draft, assignment: Assignment) -> bool:

@@ -189,13 +189,17 @@ class Draft:
             self.put(replace(assignment, stop=replace(assignment.stop, cause=cause, text=text)))
 
     def displace(self, replica: ReplicaId, by: Assignment) -> None:
-        """It gives its place to another that waits for it."""
+        """It gives its place to another that waits for it; so does whoever was giving way to it there."""
         assignment = self.assignments[replica]
         text = f"{by.model} has a higher priority and takes its place"
         if assignment.stop is None or not assignment.stop.commanded:
             before = assignment.stop or StopIntent(StopCause.DISPLACED, text, self.now_s, -1)
             self.put(replace(assignment, stop=replace(before, cause=StopCause.DISPLACED, text=text, by=by.replica)))
             self.event(f"replica/{replica}", f"will stop: {text}")
+        devices = {claim.device for claim in by.claims}
+        for other in self.on_node(by.node):
+            if other.stop is not None and other.stop.by == replica and devices & {c.device for c in other.claims}:
+                self.displace(other.replica, by)
 
     def command(self, assignment: Assignment, stop: StopIntent) -> None:
         """From here there is no way back."""
@@ -205,13 +209,13 @@ class Draft:
         self.event(f"replica/{assignment.replica}", f"is told to stop: {stop.text}")
 
     def let_sleep(self, assignment: Assignment) -> None:
-        """Nobody uses it: wish that its engine sleeps. A wish that exists already keeps its age."""
+        """Nobody uses it: wish that its engine sleeps. A wish that is in force already keeps its age."""
         before = assignment.sleep
         if before is None:
             self.put(replace(assignment, sleep=SleepIntent(self.now_s)))
             self.event(f"replica/{assignment.replica}", "will sleep where it is")
         elif before.ends:
-            self.put(replace(assignment, sleep=replace(before, ends=False)))
+            self.put(replace(assignment, sleep=replace(before, ends=False, since_s=self.now_s)))
 
     def awaken(self, assignment: Assignment) -> None:
         """It is wanted again; where its node was told to let it sleep, it is told to wake it."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from llmgw.catalog import Catalog, EngineExtension
 from llmgw.placeholders import HOST, PORT, PYTHON, SERVED_NAME, WEIGHTS, placeholder
-from llmgw.wire import DeviceNaming, DeviceSelection, MetricNames, Readiness, SleepPaths
+from llmgw.wire import DeviceNaming, DeviceSelection, EnginePost, MetricNames, Readiness, SleepPaths
 
 _PORT = placeholder(PORT)
 _HOST = placeholder(HOST)
@@ -38,7 +38,8 @@ class WeightsRule:
 class SleepMode:
     """How an engine can be put to sleep by its agent. `args` and `env` make it able to; given only where it is used."""
 
-    paths: SleepPaths
+    levels: Mapping[int, SleepPaths]
+    """By `sleep_level`."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,9 +80,22 @@ class EngineRow:
     kill_limit_s: float = 10.0
 
 
-# Level 1 keeps the weights in main memory; after level 2 somebody would have to load them again. Both paths are there
-# only in vLLM's development mode: 404 without (measured).
-_VLLM_SLEEP = SleepPaths(sleep="/sleep?level=1", wake="/wake_up", told="/is_sleeping")
+# Level 1 keeps the weights in main memory. Level 2 drops them: what is woken plainly then answers nonsense, so memory
+# for the weights comes first, then they are read again, then the cache; a step that was taken already does nothing.
+# By its own word it is asleep until the last step. Source: vLLM's documentation, features/sleep_mode. All of it is
+# there only in its development mode: 404 without (measured).
+_VLLM_SLEEP = {
+    1: SleepPaths(sleep="/sleep?level=1", wake="/wake_up", told="/is_sleeping"),
+    2: SleepPaths(
+        sleep="/sleep?level=2",
+        wake="/wake_up?tags=weights",
+        told="/is_sleeping",
+        then=(
+            EnginePost(path="/collective_rpc", body='{"method":"reload_weights"}'),
+            EnginePost(path="/wake_up?tags=kv_cache"),
+        ),
+    ),
+}
 
 # --- devices by vendor ---------------------------------------------------------------------------------------------
 

@@ -17,10 +17,13 @@ from llmgw.world import Assignment, Failure, Part, StopCause
 
 REFUSAL_PATIENCE_S = 30.0
 """A replica that its node has refused for so long goes elsewhere, if there is a place."""
+REFUSED_BY_ALL_S = 600.0
+"""After this time it may go to nodes that have refused it before: what they lacked may be there."""
+MOST_REMEMBERED = 50
 
 
 def fill(draft: Draft) -> None:
-    """Judge every model's replicas and place what is missing, the highest priority first."""
+    """Judge every model's replicas and place what is missing: the highest priority first, wakes in order of arrival."""
     catalog = draft.world.catalog
     models = () if catalog is None or draft.world.ending else catalog.models
     _remove(draft, {m.name for m in models})
@@ -28,7 +31,7 @@ def fill(draft: Draft) -> None:
         return
     crashing = frozenset(crashes.crashing_nodes(draft))
     ground = Ground.of(draft, catalog, crashing)
-    for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+    for model in sorted(models, key=lambda m: (-m.priority, demand.asked_s(draft.world, m, draft.now_s), m.name)):
         mine = draft.of_model(model.name)
         version = rolling.version(draft, model)
         if demand.is_met(draft, version, mine):
@@ -38,6 +41,7 @@ def fill(draft: Draft) -> None:
             _hold(draft, model, alive)
         else:
             _Filling(draft, catalog, ground, model, version, crashing).run(alive)
+            ground.turn_over(model.name)
 
 
 def _remove(draft: Draft, wanted: set[ModelName]) -> None:
@@ -194,24 +198,34 @@ class _Filling:
     # --- placing ---
 
     def _goes_elsewhere(self, assignment: Assignment) -> bool:
-        """Give up a start that its node has refused for long, where another node has a place for it."""
+        """Give up a start that its node has refused for long, where another node has a place for it: once to each node
+        that has one, and then no more for a long while, lest what can start nowhere walks from node to node."""
         view, refused = self.draft.survey.of(assignment.node), self.draft.world.refused.get(assignment.replica)
         if refused is None or assignment.stop is not None or view is None or not view.judges:
             return False
         if assignment.replica in view.rows or not is_proof(self.draft, assignment, view):
             return False
-        if self.draft.now_s < assignment.created_s + REFUSAL_PATIENCE_S:
-            self.draft.wake(assignment.created_s + REFUSAL_PATIENCE_S)
+        if not self._has_waited(assignment, REFUSAL_PATIENCE_S):
             return False
-        found = self._search(self.version, never=frozenset({assignment.node}))
+        before = assignment.refused_by
+        found = self._search(self.version, never=frozenset({*before, assignment.node}))
+        if isinstance(found, _NotFound) and before and self._has_waited(assignment, REFUSED_BY_ALL_S):
+            before = ()
+            found = self._search(self.version, never=frozenset({assignment.node}))
         if isinstance(found, _NotFound) or not never_begun(self.draft, assignment):
             return False
         self.draft.gone(assignment, f"is refused by {assignment.node} ({refused.text}) and goes elsewhere")
         self.ground.give_back(assignment)
-        self._assign(found, None)
+        self._assign(found, None, refused_by=(*before, assignment.node)[-MOST_REMEMBERED:])
         return True
 
-    def _assign(self, found: _Found, follows: Failure | None) -> None:
+    def _has_waited(self, assignment: Assignment, patience_s: float) -> bool:
+        over_s = assignment.created_s + patience_s
+        if self.draft.now_s < over_s:
+            self.draft.wake(over_s)
+        return self.draft.now_s >= over_s
+
+    def _assign(self, found: _Found, follows: Failure | None, refused_by: tuple[NodeId, ...] = ()) -> None:
         spec_id, spec = launch_of(found.version.catalog, found.version.model, found.profile, found.spot.vendor)
         view = found.spot.view
         assert spec is not None, "the search asked for it"  # noqa: S101 - a programming error, not bad input
@@ -227,6 +241,7 @@ class _Filling:
             boot=view.seen.boot,
             created_s=self.draft.now_s,
             host_memory_mib=found.profile.host_memory_mib or 0,
+            refused_by=refused_by,
         )
         self.draft.specs[spec_id] = spec
         self.draft.place(assignment)

@@ -30,6 +30,7 @@ def inputs(model: Model, profile: Profile, catalog: Catalog) -> dict[str, object
         "weights": weights_of(model, profile),
         "image": profile.image,
         "sleeps": model.idle is Idle.SLEEP,
+        "sleep_level": model.sleep_level if model.idle is Idle.SLEEP and model.sleep_level != 1 else None,
     }
     return {name: value for name, value in fields.items() if value}
 

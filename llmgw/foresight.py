@@ -117,11 +117,14 @@ class Foresight(View):
 
 
 def foresee(world: World, raw: Mapping[str, object], now_s: float) -> Foresight:
-    """What putting `raw`, a catalog as it is sent, in force now would lead to."""
+    """What putting `raw`, a catalog as it is sent, in force now would lead to; of a held one, once it is confirmed."""
     arrival = max((i.arrival for i in world.inbox), default=0) + 1
     asked = replace(world, inbox=(*world.inbox, Input(arrival, InputKind.CATALOG, "plan", [dict(raw)], now_s)))
     judged = judge(asked, now_s)
     verdict = judged.verdicts[-1]
+    if verdict.judgement is Judgement.HELD:
+        confirmed = foresee(world, {**raw, "allow_removals": True}, now_s)
+        return confirmed.model_copy(update={"judgement": verdict.judgement, "text": verdict.text})
     if verdict.judgement not in (Judgement.ACCEPTED, Judgement.UNCHANGED):
         return _told(world, verdict, judged.world, _Diary(), complete=True)
     diary = _Diary()

@@ -12,6 +12,8 @@ from llmgw.world import Scale, Wishes
 def without(draft: Draft) -> Wishes:
     """The wishes that are left after this pass: the very same value when all of them are."""
     world, before = draft.world, draft.world.wishes
+    if not (_may_end(before) or before.promoted or before.reverted):
+        return before
     left = _left(draft)
     wishes = replace(
         before,
@@ -26,6 +28,12 @@ def without(draft: Draft) -> Wishes:
         pause=holding.paused(world, draft.now_s),
     )
     return before if wishes == before else wishes
+
+
+def _may_end(wishes: Wishes) -> bool:
+    """Whether there is any wish of the kinds that end by themselves."""
+    kinds = (wishes.leaving, wishes.scales, wishes.confirmed_lost, wishes.trusted)
+    return any(kinds) or wishes.takeover_s is not None or wishes.pause is not None
 
 
 def _left(draft: Draft) -> set[NodeId]:

@@ -193,6 +193,31 @@ class Ground:
             self.draft.more = True
         self._known.clear()
 
+    def turn_over(self, model: ModelName) -> None:
+        """The model has taken what it takes. What was planned for it beside that is free for those that follow, and
+        what was to give way for it stays."""
+        if self._made is None:
+            return
+        self._unplan(model)
+        for gone in [gone for gone in self._displaced if gone.by == model]:
+            self._displaced.remove(gone)
+            self._pass_on(self._made, gone)
+
+    def _pass_on(self, made: Field, gone: Displaced) -> None:
+        """It gives way to another that has a place there, or stays."""
+        here = [h for held in self._reserved.values() for h in held if h.node == gone.holding.node]
+        heirs = [h for h in here if h.rank > gone.holding.rank]
+        if heirs:
+            heir = max(heirs, key=lambda h: (share_a_place(h, gone.holding), h.rank))
+            self._displaced.append(replace(gone, by=heir.model))
+            return
+        for holding in here:
+            if share_a_place(holding, gone.holding):
+                self._reserved[holding.model].remove(holding)
+                made.yard.give(holding)
+        made.yard.take(gone.holding)
+        self._known.clear()
+
     def give_back(self, assignment: Assignment) -> None:
         """It is gone: proven, or never begun."""
         yard = self.all.yard

@@ -2,19 +2,21 @@
 are, and not made again from the bytes they have just been written to.
 
 It changes no outcome (`tests/plane/test_handed_on.py`): they are found by the very bytes, and where those are not
-known, as in another process, they are read. Holds no more than the runs of some fleets hand on.
+known, as in another process, they are read. Holds no more than the last run of some fleets has handed on.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from llmgw.ids import ReplicaId, RouterId, SpecId
+from llmgw.catalog import Catalog
+from llmgw.ids import NodeId, ReplicaId, RouterId, SpecId
 from llmgw.table import Table
 from llmgw.wire import LaunchSpec
-from llmgw.world import Assignment, Refused, RouterFacts, Unreadable, World
+from llmgw.world import Assignment, Known, Refused, RouterFacts, Unreadable, World
 
 MOST = 4
+"""Fleets."""
 Key: TypeAlias = tuple[bytes, ...]
 """Every part that says something of the records: the devices of assignments are told with the nodes."""
 
@@ -31,6 +33,7 @@ class Records:
     table: Table
     routers: Mapping[RouterId, RouterFacts]
     published_s: Mapping[ReplicaId, float]
+    known: Mapping[NodeId, Known]
 
 
 def of_world(world: World) -> Records | None:
@@ -46,6 +49,7 @@ def of_world(world: World) -> Records | None:
         table=world.table,
         routers={id_: carried_router(facts) for id_, facts in world.routers.items()},
         published_s=dict(world.published_s),
+        known=world.known,
     )
 
 
@@ -54,16 +58,27 @@ def carried_router(facts: RouterFacts) -> RouterFacts:
     return replace(facts, idle=frozenset(), asked=frozenset(), asked_s=None)
 
 
-class HandedOn:
-    """The records that were written last, by what they became. Threads may share one."""
+class CatalogRead(NamedTuple):
+    """The carried part of a catalog, and what was read from it."""
+
+    part: Mapping[str, Any]
+    catalog: Catalog
+
+
+T = TypeVar("T")
+
+
+class HandedOn(Generic[T]):
+    """What a fleet has handed on last, by the bytes that it became. Threads may share one."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._kept: dict[Key, Records] = {}
+        self._kept: dict[str, tuple[Key, T]] = {}
 
-    def keep(self, key: Key, records: Records) -> None:
-        others = [item for item in self._kept.items() if item[0] != key]
-        self._kept = dict([(key, records), *others][: self._most])
+    def keep(self, fleet: str, key: Key, value: T) -> None:
+        others = [item for item in self._kept.items() if item[0] != fleet]
+        self._kept = dict([(fleet, (key, value)), *others][: self._most])
 
-    def find(self, key: Key) -> Records | None:
-        return self._kept.get(key)
+    def find(self, fleet: str, key: Key) -> T | None:
+        kept = self._kept.get(fleet)
+        return kept[1] if kept is not None and kept[0] == key else None

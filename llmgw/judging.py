@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmgw import accepted, members, waking
-from llmgw.accepted import sharing
 from llmgw.catalog import Catalog, catalog_digest
 from llmgw.catalog_input import NotACatalogError, sent_catalog
 from llmgw.diff import differences
@@ -90,15 +89,14 @@ def _catalog(world: World, item: Input) -> tuple[World, Verdict]:
         sent = sent_catalog(item.raw)
     except NotACatalogError as error:
         return world, _refused(world, item, (str(error),))
-    checked = check(sent.raw, limit_bytes=sent.limit_bytes)
+    checked = check(sent.raw, limit_bytes=sent.limit_bytes, like=world.catalog)
     warnings = tuple(problem.sentence() for problem in checked.warnings)
     if checked.catalog is None:
         return world, _refused(world, item, tuple(problem.sentence() for problem in checked.problems), warnings)
     if sent.plan and sent.plan != (now := plan_hash(world, catalog_digest(checked.catalog))):
         return world, _refused(world, item, (MOVED.format(sent=cut(sent.plan, 40), now=now),), warnings)
-    new = sharing(checked.catalog, world.catalog)
-    accepted.keep(item.raw, new)
-    return _valid_catalog(world, item, new, warnings)
+    accepted.keep(item.raw, checked.catalog)
+    return _valid_catalog(world, item, checked.catalog, warnings)
 
 
 MOVED = (
@@ -126,7 +124,7 @@ def _valid_catalog(world: World, item: Input, new: Catalog, warnings: Problems) 
         item,
         Judgement.ACCEPTED,
         text,
-        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new)),
+        warnings=(*warnings, *_renamed(world, new), *_shadowed(world, new), *_left_alone(world, after)),
         changes=changes,
     )
 
@@ -179,6 +177,17 @@ def _shadowed(world: World, new: Catalog) -> Problems:
     return (
         *(f"node {id_} was also added by an order, with other values: the catalog's count" for id_ in nodes),
         *(f"router {id_} was also added by an order, with other values: the catalog's count" for id_ in routers),
+    )
+
+
+def _left_alone(world: World, after: World) -> Problems:
+    """A router is not told to empty its table: it may have been given to another fleet, or be kept as it is."""
+    gone = sorted(members.routers(world).keys() - members.routers(after).keys())
+    held = (r for r in gone if world.table.endpoints and (facts := world.routers.get(r)) and facts.acked_revision > 0)
+    return tuple(
+        f"router {router} is told nothing more: it goes on with the table that it holds, whose engines may end. Stop "
+        "it, or send its traffic elsewhere"
+        for router in held
     )
 
 

@@ -31,6 +31,8 @@ class NodeSeen(_Value):
     version: str = ""
     says: str = ""
     """The node that its agent says it is, where that is another."""
+    problems: tuple[str, ...] = ()
+    """What the agent says is wrong with its own node, told seldom (`activities.complaints`). Only shown."""
     ages_s: tuple[int, ...] = ()
     """Whole seconds that each of `replicas` has been in its state: in the first that is told of a node, else empty."""
 

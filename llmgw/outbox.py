@@ -93,8 +93,8 @@ def _stops(draft: Draft, view: NodeView, mine: Sequence[Assignment]) -> list[Out
         since_s = assignment.stop.commanded_s or draft.now_s
         force_s = since_s + stopping.force_after_s(draft, assignment)
         if draft.now_s >= force_s:
-            text = f"does not end on {view.node.id} for {draft.now_s - since_s:.0f} s; it is killed with force"
-            draft.wait(f"replica/{assignment.replica}", "stuck", "does not end; it is killed with force")
+            text = f"does not end on {view.node.id} for {draft.now_s - since_s:.0f} s: its agent is told to use force"
+            draft.wait(f"replica/{assignment.replica}", "stuck", "does not end: its agent is told to use force")
             if f"replica/{assignment.replica}" not in draft.world.waiting:
                 draft.event(f"replica/{assignment.replica}", text)
             stops.append(Outgoing(OutgoingKind.FORCE_STOP, assignment.replica))

@@ -3,9 +3,10 @@
 Each function returns the new world. They run in workflow code, so they only replace values by key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from llmgw import alike
 from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall
 from llmgw.ids import NodeId, ReplicaId
 from llmgw.observation import NodeSeen, Observation, RouterSeen
@@ -34,7 +35,13 @@ def observed(world: World, observation: Observation, now_s: float) -> World:
             troubles[trouble.target] = trouble.text
         else:
             troubles.pop(trouble.target, None)
-    return replace(world, seen=seen, silence=silence, routers=routers, troubles=troubles)
+    return replace(  # the very same maps where nothing is told of them
+        world,
+        seen=seen if observation.nodes else world.seen,
+        silence=silence if observation.silence else world.silence,
+        routers=routers if observation.routers else world.routers,
+        troubles=troubles if observation.troubles else world.troubles,
+    )
 
 
 def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Silence:
@@ -47,7 +54,7 @@ def _silence(before: Silence | None, level: SilenceLevel, since_s: float) -> Sil
 def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
     if before is not None and before.instance == node.instance and before.revision > node.revision:
         return before
-    inventory = node.inventory
+    inventory = None if node.inventory is None else alike.inventory(node.node, node.inventory)
     if inventory is None:
         same_boot = before is not None and before.boot == node.boot
         # Without an inventory of this boot nothing is known of its devices: incomplete, never empty.
@@ -61,13 +68,14 @@ def _seen(before: Seen | None, node: NodeSeen, now_s: float) -> Seen:
         token=node.token,
         owner=node.owner,
         inventory=inventory,
-        replicas=node.replicas,
+        replicas=alike.rows(node.node, node.replicas),
         quarantined=dict(node.quarantined),
         weights=node.weights,
         disk=node.disk,
         hostname=node.hostname,
         version=node.version,
         says=node.says,
+        problems=node.problems,
         at_s=now_s,
         since=_since(before, node, now_s),
     )
@@ -152,7 +160,18 @@ def answered(world: World, call: DispatchCall, answer: DispatchAnswer, now_s: fl
     if done:
         tasks = tuple(t for t in world.wishes.tasks if t.id not in done)
         world = replace(world, wishes=replace(world.wishes, tasks=tasks))
-    return replace(world, refused=refused)
+    return _gone(replace(world, refused=refused), call.node, answer.gone)
+
+
+def _gone(world: World, node: NodeId, gone: Sequence[ReplicaId]) -> World:
+    """The node's report without what its answer has proven gone. Whatever was sent of these cannot begin any more, so
+    that each later word of the node is evidence; of the others this says nothing."""
+    seen = world.seen.get(node)
+    if not gone or seen is None:
+        return world
+    rows = alike.rows(node, tuple(row for row in seen.replicas if row.replica not in gone))
+    sent = {**world.sent, **{replica: 0 for replica in gone if replica in world.sent}}
+    return replace(world, seen={**world.seen, node: replace(seen, replicas=rows)}, sent=sent)
 
 
 def _overtaken(world: World, held: Token | None, owner: Owner | None) -> World:

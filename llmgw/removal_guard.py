@@ -1,8 +1,10 @@
 """The guard against a catalog that would empty the fleet by mistake (DESIGN §4, Edits)."""
 
+from collections.abc import Iterator
+
 from llmgw.catalog import Catalog
 from llmgw.ids import ModelName
-from llmgw.sentences import names_shown
+from llmgw.sentences import are, names_shown
 from llmgw.world import HeldCatalog, World
 
 LEAST_REMOVED = 3
@@ -18,12 +20,31 @@ def running_models(world: World) -> frozenset[ModelName]:
 
 
 def too_many_removed(world: World, new: Catalog) -> str:
-    """A sentence about what `new` would remove, when that is at least three and more than a third of what runs."""
+    """A sentence about what `new` would remove, when it is much or all: a file cut short must not empty a fleet.
+
+    Much is at least three, and more than a third, of the models that run. All is every model, declared node or router
+    of a fleet that runs something, with nothing in their place.
+    """
     running = running_models(world)
     removed = sorted(running - {m.name for m in new.models})
-    if len(removed) < LEAST_REMOVED or 3 * len(removed) <= len(running):
-        return ""
-    return f"it removes {len(removed)} of the {len(running)} models that run ({names_shown(removed)})"
+    if removed and not new.models:
+        return f"it has no models, and {are(len(running), 'model')} running ({names_shown(sorted(running))})"
+    if len(removed) >= LEAST_REMOVED and 3 * len(removed) > len(running):
+        return f"it removes {len(removed)} of the {len(running)} models that run ({names_shown(removed)})"
+    if running and (gone := tuple(_emptied(world, new))):
+        return f"it takes out {' and '.join(gone)}, and names none in their place"
+    return ""
+
+
+def _emptied(world: World, new: Catalog) -> Iterator[str]:
+    """Lists of which nothing is left, orders counted."""
+    was = world.catalog
+    if was is None:
+        return
+    if was.nodes and not new.nodes and not world.wishes.added_nodes:
+        yield f"all nodes ({names_shown([n.id for n in was.nodes])})"
+    if was.routers and not new.routers and not world.wishes.added_routers:
+        yield f"all routers ({names_shown([r.id for r in was.routers])})"
 
 
 def is_confirmed(held: HeldCatalog | None, digest: str, at_s: float) -> bool:

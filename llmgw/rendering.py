@@ -41,12 +41,12 @@ def render(model: Model, profile: Profile, catalog: Catalog, vendor: str | None)
         stall_limit_s=profile.stall_limit_s,
         container=_container(profile, engine),
         weights=weights_of(model, profile),
-        sleep=sleep and sleep.paths,
+        sleep=None if sleep is None else sleep.levels[model.sleep_level],
     )
 
 
 def _sleep(row: EngineRow, model: Model) -> SleepMode | None:
-    return row.sleep if model.idle is Idle.SLEEP else None
+    return row.sleep if model.idle is Idle.SLEEP and row.sleep and model.sleep_level in row.sleep.levels else None
 
 
 def _container(profile: Profile, engine: Engine) -> ContainerSpec | None:

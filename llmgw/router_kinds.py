@@ -118,7 +118,7 @@ _ROWS = (
         ("http", "https"),
         "base URL of its admin interface",
         (
-            Setting("directory", "watched directory of cds.yaml, rds.yaml and one EDS file per model", True, True),
+            Setting("directory", "watched directory of cds.json, rds.json and one EDS file per model", True, True),
             _ACTIVATOR,
             _CHECK_EVERY,
             _STATE_FILE,

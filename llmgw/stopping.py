@@ -74,7 +74,7 @@ def _why_not_yet(
     view = draft.survey.of(assignment.node)
     if stop.cause is StopCause.REPLACED and view is not None and view.is_silent:
         return "", None  # withdrawn since it fell silent; it is told when it is back
-    grace_s = _grace_s(draft.world, stop)
+    grace_s = 0.0 if _runs_nowhere(draft, assignment) else _grace_s(draft.world, stop)
     if now_s < stop.since_s + grace_s:
         text = f"its model left; it is stopped {grace_s:g} s after, unless it is taken back"
         return text, stop.since_s + grace_s
@@ -87,6 +87,13 @@ def _why_not_yet(
     if busy and now_s < until_s:
         return f"requests are in flight at {', '.join(busy)}; at most {limit_s:g} s", until_s
     return "", None
+
+
+def _runs_nowhere(draft: Draft, assignment: Assignment) -> bool:
+    """Its node refused the start and shows nothing of it: there is no engine to keep for being taken back."""
+    view = draft.survey.of(assignment.node)
+    heard = view is not None and view.judges and assignment.replica not in view.rows
+    return heard and assignment.replica in draft.world.refused
 
 
 def _was_ready(draft: Draft, assignment: Assignment) -> bool:

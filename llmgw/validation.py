@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from llmgw.catalog import MAX_PLAIN_BYTES, Catalog, catalog_bytes
-from llmgw.checking import by_part, characters, fleet, launches, names, secrets, structure, weights
+from llmgw.checking import by_part, characters, doubts, fleet, launches, names, secrets, structure, weights
 from llmgw.checking.by_part import Parts
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Lines, Position, Problem, Severity, placed, position_of
@@ -57,30 +57,32 @@ def check(
     lines: Lines | None = None,
     *,
     limit_bytes: int = MAX_PLAIN_BYTES,
+    like: Catalog | None = None,
 ) -> Checked:
     """Judge `raw` (JSON types; anything else is a problem, not an error).
 
     `lines` gives positions in the source. `limit_bytes` bounds the canonical JSON: `catalog.MAX_PLAIN_BYTES`, or
-    `MAX_COMPRESSED_BYTES` for a catalog that came compressed.
+    `MAX_COMPRESSED_BYTES` for a catalog that came compressed. Parts that are as in the catalog `like` become the very
+    same values, so that what is known of them is known again (`llmgw.memo`).
     """
     sent = Sent(raw, lines or {})
     if not isinstance(raw, dict):
         return Checked(None, (placed(Finding((), "a catalog is a mapping", "begin with `models:`"), sent.lines),))
     parts = by_part.apart(raw)
-    catalog, found = _shaped(parts)
+    catalog, found = _shaped(parts, like)
     found += [finding for rule in FLEET_RULES for finding in rule(sent)]
     found += by_part.findings(parts, ITEM_RULES)
     if catalog is not None and not any(finding.severity is Severity.ERROR for finding in found):
-        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog)]
+        found += [*_too_large(catalog, limit_bytes), *fleet.worth_a_look(catalog), *doubts.doubts(catalog)]
     found.sort(key=_document_order(sent.lines))
     problems = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.ERROR)
     warnings = tuple(placed(f, sent.lines) for f in found if f.severity is Severity.WARNING)
     return Checked(None if problems else catalog, problems, warnings)
 
 
-def _shaped(parts: Parts) -> tuple[Catalog | None, list[Finding]]:
+def _shaped(parts: Parts, like: Catalog | None) -> tuple[Catalog | None, list[Finding]]:
     try:
-        catalog = Catalog.model_validate(by_part.known(parts))
+        catalog = by_part.sharing(Catalog.model_validate(by_part.known(parts)), like)
     except ValidationError as error:
         return None, list(structure.findings(error, parts.raw))
     by_part.learn(parts, catalog)

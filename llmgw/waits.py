@@ -1,5 +1,6 @@
 """Reasons that are not told where a thing is decided: nodes in doubt, the brake, held catalogs, stops under way."""
 
+from llmgw import waking
 from llmgw.draft import Draft
 from llmgw.nodes import NodeState
 from llmgw.world import SilenceLevel
@@ -29,6 +30,7 @@ def tell(draft: Draft) -> None:
         draft.wait("fleet", "hold", draft.hold)
     elif draft.world.held is not None:
         draft.wait("fleet", "held", draft.world.held.text)
+    waking.tell_overdue(draft)
     _level_events(draft)
 
 

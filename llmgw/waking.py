@@ -14,10 +14,13 @@ from llmgw.catalog import Catalog, Model
 from llmgw.draft import Draft
 from llmgw.ids import ModelName, ReplicaId
 from llmgw.launches import fingerprints
+from llmgw.sentences import lasting
 from llmgw.world import Failure, Wishes, World
 
 REST_S = 300.0
 """After its last attempt a model cannot be woken by clients for so long."""
+OVERDUE = 2.0
+"""A wish to wake is overdue after so many times the limits of a start and a stop."""
 
 
 def settle(draft: Draft) -> None:
@@ -40,6 +43,30 @@ def settle(draft: Draft) -> None:
             draft.event(f"model/{name}", f"was not used for {draft.models[name].idle_timeout_s:g} s and goes to sleep")
     if wakes != world.wishes.wakes:
         draft.world = replace(world, wishes=replace(world.wishes, wakes=wakes))
+
+
+def tell_overdue(draft: Draft) -> None:
+    """An alarm for a wish to wake that was not met within twice the limits of a start and a stop (DESIGN §4)."""
+    catalog = draft.world.catalog
+    if catalog is None or draft.world.ending:
+        return
+    for name in sorted(draft.world.wishes.wakes):
+        model = draft.models.get(name)
+        if model is None or (draft.is_steady(name) and draft.of_model(name)):
+            continue
+        since_s = demand.asked_s(draft.world, model, draft.now_s)
+        if not since_s or any(demand.is_serving(draft, a) for a in draft.of_model(name)):
+            continue
+        ready_s = [f.at_s for f in draft.failures.get(name, ()) if f.was_ready]
+        limit_s = OVERDUE * max(p.start_limit_s + p.stop_limit_s for p in model.profiles)
+        due_s = max([since_s, *ready_s]) + limit_s
+        if draft.now_s < due_s:
+            draft.wake(due_s)
+            continue
+        text = f"was asked for and is not ready after {lasting(limit_s)}, twice its start and stop limits"
+        if f"wake/{name}" not in draft.world.waiting:
+            draft.event(f"model/{name}", text)
+        draft.wait(f"wake/{name}", "wake_overdue", text)
 
 
 def kept_awake(world: World, new: Catalog, at_s: float) -> Wishes:

@@ -102,6 +102,8 @@ class Assignment:
     """Why its carried record could not be read. Then only its id, place and devices count, and it is left as it is:
     neither moved nor stopped before an operator restarts it."""
     sleep: SleepIntent | None = None
+    refused_by: tuple[NodeId, ...] = ()
+    """Nodes that refused its start, before it was decided anew for this one."""
 
     @property
     def node(self) -> NodeId:
@@ -218,6 +220,8 @@ class Seen:
     version: str = ""
     says: str = ""
     """The node that its agent says it is, where that is another: it refuses every command for this one."""
+    problems: tuple[str, ...] = ()
+    """What its agent says is wrong with the node itself. Only shown, never decided on."""
     at_s: float | None = None
     """Workflow time at which this revision came: the ages in it have grown since. Only shown, never decided on."""
     since: Mapping[ReplicaId, float] = field(default_factory=dict)

@@ -120,6 +120,17 @@ def _requests_end(fleet: SimFleet, h: Happening) -> None:
         router.end(replica)
 
 
+def _ask(fleet: SimFleet, h: Happening) -> None:
+    fleet.routers[RouterId(h.whom)].ask("naps")
+
+
+def _rest(fleet: SimFleet, h: Happening) -> None:
+    """Nobody asks there any more, and what is not in use has been idle for as long as anybody wants to know."""
+    router = fleet.routers[RouterId(h.whom)]
+    router.asked = frozenset()
+    router.rest()
+
+
 def _carry_over(fleet: SimFleet, _h: Happening) -> None:
     fleet.carry_over()
 
@@ -190,6 +201,8 @@ WHAT: Mapping[str, Callable[[SimFleet, Happening], None]] = {
     "wipe router": _wipe_router,
     "request": _request,
     "requests end": _requests_end,
+    "ask": _ask,
+    "rest": _rest,
     "carry over": _carry_over,
     "clock back": _clock_back,
     "spoil record": _spoil_record,
@@ -223,6 +236,22 @@ PAIRS = {
 """What mends what; it comes some time later, at the latest when the trouble ends."""
 
 
+SLEEPER = {"replicas": {"min": 0, "max": 1}, "idle_timeout_s": 5.0, "idle": "sleep", "asleep_timeout_s": 60.0}
+"""Asks for nothing before a client does."""
+
+
+def naps(rng: random.Random, routers: Sequence[str]) -> list[Happening]:
+    """When clients ask for the model that sleeps, and when nobody uses anything, beside all that else happens. In the
+    end everybody has gone."""
+    found = [Happening(TROUBLE_S, "rest", router) for router in routers]
+    for _ in range(rng.randint(3, 12)):
+        what = rng.choice(("ask", "ask", "rest"))
+        found.append(Happening(round(rng.uniform(2.0, TROUBLE_S), 1), what, rng.choice(routers)))
+    return found
+
+
+APART = frozenset({"clock back", "ask", "rest"})
+"""Drawn by themselves, so that a story without them is what it was before there were such."""
 SET_BACK_S = (30, 300, 3_600, 7_200, 86_400)
 """By how much clocks are set back."""
 
@@ -241,11 +270,13 @@ def catalog(fleet: SimFleet, variant: int, version: str = "") -> dict[str, objec
     small = {"name": "p", "engine": "stub", "args": [second], "accelerators": [{"count": 1}]}
     cpu = {"name": "p", "engine": "stub", "args": ["cpu"]}
     part = {"name": "p", "engine": "stub", "accelerators": [{"count": 1, "claim": "24GiB"}]}
+    naps = {"name": "p", "engine": "stub", "args": [second], "accelerators": [{"count": 1}]}
     models: list[dict[str, object]] = [
         {"name": "big", "priority": 5, "replicas": {"min": 1, "max": 2}, "profiles": [big]},
         {"name": "small", "replicas": {"min": 2, "max": 4}, "profiles": [small]},
         {"name": "cpu", "replicas": 1, "profiles": [cpu]},
         {"name": "part", "priority": -1, "replicas": 2, "profiles": [part]},
+        {"name": "naps", "priority": -1, **SLEEPER, "profiles": [naps]},
     ]
     models[variant % 2]["aliases"] = ["chat"]
     if variant % 4 == 3:
@@ -285,7 +316,7 @@ def happenings(rng: random.Random, nodes: Sequence[str], routers: Sequence[str],
         "revert": ["big", "small"],
         "restart": ["big", "small", "cpu"],
     }
-    starters = [what for what in WHAT if what not in PAIRS.values() and what != "clock back"]
+    starters = [what for what in WHAT if what not in PAIRS.values() and what not in APART]
     for _ in range(number):
         what = rng.choice(starters)
         target, at_s = rng.choice(whom.get(what, nodes)), round(rng.uniform(5.0, TROUBLE_S * 0.8), 1)

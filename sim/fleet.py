@@ -6,7 +6,7 @@ Every step checks what must hold at every moment (`sim.promises`).
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmgw import accepted, carry, clock, record, table_log
@@ -14,17 +14,18 @@ from llmgw.carry import Parts, Seed
 from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.merge import accepted_catalog, merge
-from llmgw.observation import Observation, SilenceSeen
 from llmgw.plan import Judgement, Plan, Verdict
-from llmgw.silence import silence_level
 from llmgw.table_log import Step
 from llmgw.wire import Token
-from llmgw.world import HeldCatalog, Input, InputKind, SilenceLevel, World
+from llmgw.world import HeldCatalog, Input, InputKind, World
 from sim.lanes import Lane, NodeLane, RouterLane
 from sim.node import SimNode
 from sim.router import SimRouter
+from sim.watching import Eyes
 
 NOTHING = Plan()
+MAX_AHEAD = 12
+"""Plans of one that goes on before anybody is told what they have so far, as in the workflow."""
 MAX_PASSES = 200
 """More passes without the clock moving means that the loop spins."""
 
@@ -53,6 +54,10 @@ class SimFleet:
     """Time as it really passes."""
     ahead_s: float = 0.0
     """How far the clock that the plane lives by is ahead of it."""
+    eager: bool = True
+    """Whether everything is seen at once, and decided anew after whatever is recorded. Else changes are gathered as by
+    the observer, decided is what calls for it in the workflow, and a plan that goes on is followed by the next before
+    anybody is told. Both must do."""
     delay: Callable[[], float] = lambda: 0.0
     """Seconds that the next packet takes, each way."""
     cut: set[str] = field(default_factory=set)
@@ -69,9 +74,6 @@ class SimFleet:
     lanes: dict[str, Lane] = field(default_factory=dict)
     late: list[Lane] = field(default_factory=list)
     """Lanes that were abandoned; what they sent may still arrive."""
-    told: dict[str, object] = field(default_factory=dict)
-    heard_s: dict[str, float] = field(default_factory=dict)
-    levels: dict[str, SilenceLevel] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     checks: list[Callable[["SimFleet"], None]] = field(default_factory=list)
     seen: Memory = field(default_factory=Memory)
@@ -81,8 +83,13 @@ class SimFleet:
     wake_s: float | None = None
     decided: World | None = None
     """The world in which the last plan left nothing to decide."""
+    due: bool = True
+    """Something has happened that calls for a decision."""
     ended: bool = False
     passes: int = 0
+
+    def __post_init__(self) -> None:
+        self.eyes = Eyes(self)
 
     @property
     def clock_s(self) -> float:
@@ -101,7 +108,7 @@ class SimFleet:
         """Record an input and let the plane judge it, now or when it goes on; its arrival number."""
         self.arrivals += 1
         given = Input(self.arrivals, kind, name, list(args), self.clock_s)
-        self.world = replace(self.world, inbox=(*self.world.inbox, given))
+        self.world, self.due = replace(self.world, inbox=(*self.world.inbox, given)), True
         self.settle()
         return given.arrival
 
@@ -123,31 +130,45 @@ class SimFleet:
         if self.paused_s is not None:
             return
         for _ in range(MAX_PASSES):
-            blind = self.blind
-            if not blind:
+            if not self.blind:
                 self._observe()
                 if self._nothing_happened():
                     return
-            plan = decide(self.world, self.clock_s)
-            self.wake_s = plan.wake_at_s
-            if self.ended or (not blind and plan.model_copy(update={"wake_at_s": None, "phase": ""}) == NOTHING):
-                self.decided = self.world
+            if not self._decide():
                 return
-            self._merge(plan)
-            self.decided = None if plan.more else self.world
-            self.check()
-            for router in plan.push:
-                self._lane(f"router/{router}").kick()
-            for node in plan.kick:
-                self._lane(f"node/{node}").kick()
-            self._work()
-            self.blind = self.blind and not blind
         raise AssertionError("the loop spins without the clock moving")
 
     def _nothing_happened(self) -> bool:
-        """Whether the world is as the last plan left it and no moment has come that the plan named: then the plane
-        sleeps. A plan that names too late a moment, or leaves something undone, is found out so."""
-        return self.world is self.decided and (self.wake_s is None or self.clock_s < self.wake_s)
+        """Whether nothing calls for a decision and no moment has come that the plan named: then the plane sleeps. A
+        plan that names too late a moment, or leaves something undone, is found out so."""
+        is_as_left = self.world is self.decided if self.eager else not self.due
+        return is_as_left and (self.wake_s is None or self.clock_s < self.wake_s)
+
+    def _decide(self) -> bool:
+        """Plan, and tell whom it concerns; whether anything was decided."""
+        blind, routers, nodes = self.blind, dict[RouterId, None](), dict[NodeId, None]()
+        for number in range(1 if self.eager else MAX_AHEAD):
+            plan = decide(self.world, self.clock_s)
+            self.wake_s, self.due = plan.wake_at_s, plan.more
+            if self.ended or (not blind and _is_nothing(plan)):
+                self.decided = self.world
+                if number == 0:
+                    return False
+                break
+            self._merge(plan)
+            self.decided = None if plan.more else self.world
+            self.check()
+            routers.update(dict.fromkeys(plan.push))
+            nodes.update(dict.fromkeys(plan.kick))
+            if not plan.more or plan.drop_endpoints:
+                break
+        for router in routers:
+            self._lane(f"router/{router}").kick()
+        for node in nodes:
+            self._lane(f"node/{node}").kick()
+        self._work()
+        self.blind = self.blind and not blind
+        return True
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -168,7 +189,7 @@ class SimFleet:
         if self.paused_s is None:
             return
         missed_s, self.paused_s = self.now_s - self.paused_s, None
-        self.heard_s = {target: at_s + missed_s for target, at_s in self.heard_s.items()}
+        self.eyes.skip(missed_s)
         self.settle()
 
     def set_clock_back(self, by_s: float) -> None:
@@ -176,19 +197,15 @@ class SimFleet:
         self.ahead_s -= by_s
         self.world = clock.set_back(self.world, by_s)
         self.wake_s = None if self.wake_s is None else self.wake_s - by_s
-        self.decided = None
+        self.decided, self.due = None, True
 
     def _next_s(self) -> float:
         """The next moment at which anything can happen."""
         moments = [lane.next_s for lane in (*self.lanes.values(), *self.late)]
         moments += [node.next_s for node in self.nodes.values()]
-        moments += [since + limit for t in self.cut if (since := self.heard_s.get(t)) for limit in self._limits()]
+        moments += self.eyes.moments()
         moments += [self.wake_s - self.ahead_s if self.wake_s is not None else self.now_s + 1_000.0]
         return min(moment for moment in moments if moment > self.now_s)
-
-    def _limits(self) -> tuple[float, float]:
-        policy = None if self.world.catalog is None else self.world.catalog.policy
-        return (10.0, 60.0) if policy is None else (policy.suspect_after_s, policy.lost_after_s)
 
     def _merge(self, plan: Plan) -> None:
         self.passes += 1
@@ -248,43 +265,13 @@ class SimFleet:
     def _begin(self, world: World) -> None:
         """A new run: what was told before is told again."""
         self.world, self.lanes, self.log = world, {}, ()
-        self.told, self.levels, self.blind = {}, {}, True
-
-    # --- seeing ---
+        self.blind, self.due = True, True
+        self.eyes.forget()
 
     def _observe(self) -> None:
-        reports = [n.report() for id_, n in self.nodes.items() if self._hears(f"node/{id_}")]
-        states = [r.state() for id_, r in self.routers.items() if self._hears(f"router/{id_}")]
-        new_nodes = tuple(r for r in reports if self._is_news(f"node/{r.node}", r))
-        new_routers = tuple(s for s in states if self._is_news(f"router/{s.router}", s))
-        silences = tuple(self._silences())
-        if not (new_nodes or new_routers or silences):
-            return
-        observation = Observation(pool="sim", cursor=0, nodes=new_nodes, routers=new_routers, silence=silences)
-        self.world = record.observed(self.world, observation, self.clock_s)
-
-    def _hears(self, target: str) -> bool:
-        if target in self.cut:
-            return False
-        self.heard_s[target] = self.now_s
-        return True
-
-    def _is_news(self, target: str, value: object) -> bool:
-        before = self.told.get(target)
-        if before is value or before == value:
-            return False
-        self.told[target] = value
-        return True
-
-    def _silences(self) -> Iterable[SilenceSeen]:
-        targets = [*(f"node/{n}" for n in self.nodes), *(f"router/{r}" for r in self.routers)]
-        for target in targets:
-            since_s = self.heard_s.setdefault(target, self.now_s)
-            others = sum(1 for t in targets if t != target and self.heard_s.get(t, self.now_s) > since_s)
-            level = silence_level(self.now_s - since_s, others, len(targets) - 1, *self._limits())
-            if level is not self.levels.get(target, SilenceLevel.HEARD):
-                self.levels[target] = level
-                yield SilenceSeen(target=target, level=level, silent_s=self.now_s - since_s)
+        found = self.eyes.look()
+        if found is not None:
+            self.world, self.due = record.observed(self.world, found, self.clock_s), True
 
     # --- telling ---
 
@@ -307,6 +294,10 @@ class SimFleet:
             return
         for promise in self.checks:
             promise(self)
+
+
+def _is_nothing(plan: Plan) -> bool:
+    return plan.model_copy(update={"wake_at_s": None, "phase": ""}) == NOTHING
 
 
 def _elsewhere(parts: Parts) -> Parts:

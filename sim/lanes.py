@@ -137,7 +137,11 @@ class NodeLane(Lane):
         return _Packet(arrives_s, arrive, answered_s, answer)
 
     def _record(self, call: DispatchCall, answer: DispatchAnswer) -> None:
+        """Of nodes that took their commands only the last one calls for a decision, as in the workflow."""
         self.fleet.world = record.answered(self.fleet.world, call, answer, self.fleet.clock_s)
+        others = (lane for lane in self.fleet.lanes.values() if isinstance(lane, NodeLane) and lane is not self)
+        if not answer.is_plain() or all(lane.packet is None for lane in others):
+            self.fleet.due = True
 
 
 class RouterLane(Lane):
@@ -163,6 +167,7 @@ class RouterLane(Lane):
             got = reply[0] if reply and in_time and not self.loses_reply else None
             lost = PublishAnswer(outcome=CallOutcome.FAILED, text=LOST)
             self.fleet.world = record.published(self.fleet.world, call, got or lost, self.fleet.clock_s)
+            self.fleet.due = True
 
         return _Packet(arrives_s, arrive, answered_s, answer)
 

@@ -225,6 +225,10 @@ class SimNode:
         engine = self.engines.get(stop.replica)
         if engine is None or (engine.state is EngineState.STOPPING and not stop.force):
             return CommandResult(subject=stop.replica, outcome=Outcome.ALREADY)
+        if engine.state is EngineState.FAILED and not self.unkillable:
+            self.resting[engine.port] = now_s
+            del self.engines[stop.replica]
+            return CommandResult(subject=stop.replica, outcome=Outcome.ACCEPTED, gone=True)
         took_s = 0.1 if engine.state is EngineState.FAILED or stop.force else self.stop_s
         took_s = 1e9 if self.unkillable else took_s
         engine.state, engine.gone_at_s = EngineState.STOPPING, now_s + took_s

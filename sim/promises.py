@@ -179,7 +179,7 @@ def _is_silent(fleet: SimFleet, target: str) -> bool:
 
 def _is_called_silent(fleet: SimFleet, target: str) -> bool:
     """Whether the plane was told so, as it is not of what was only just cut off."""
-    return fleet.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
+    return fleet.eyes.levels.get(target, SilenceLevel.HEARD) is not SilenceLevel.HEARD
 
 
 def whatever_is_not_done_has_a_reason(fleet: SimFleet) -> None:

@@ -20,6 +20,8 @@ class SimRouter:
     asked: frozenset[ModelName] = frozenset()
     instance: str = "router-1"
     revision: int = 0
+    _last: tuple[tuple[object, ...], RouterSeen] | None = None
+    """The last state that it told, and what it was made of."""
 
     def put(self, whole: RouterTable) -> TableReply | ErrorReply:
         if (refusal := self._fence(whole.token)) is not None:
@@ -86,6 +88,13 @@ class SimRouter:
         self.idle, self.asked = frozenset(), frozenset()
 
     def state(self) -> RouterSeen:
+        """What it says now; the very same value while nothing has changed."""
+        now = (self.instance, self.revision, self.token, self.table, *self.in_flight.items(), self.idle, self.asked)
+        if self._last is None or self._last[0] != now:
+            self._last = now, self._state()
+        return self._last[1]
+
+    def _state(self) -> RouterSeen:
         held = None if self.token is None else HeldTable(token=self.token, digest=self.table.digest)
         return RouterSeen(
             router=self.id,

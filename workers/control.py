@@ -26,6 +26,7 @@ from activities.settings import Outward, peer_context, read_bearer
 from workers.meters import Metering, Meters
 from workers.serving import served
 from workers.settings import WorkerSettings, installation_id, page_tokens
+from workers.tidying import Tidying, keep_tidy
 from workflows import names
 from workflows.client import Fleet, connect
 from workflows.ensure import FleetEndedError, ensure
@@ -126,7 +127,10 @@ async def run(settings: WorkerSettings, stop: asyncio.Event | None = None) -> No
                 fleet = Fleet(client, settings.fleet)
                 url = await stack.enter_async_context(served(fleet, meters, settings.metrics_listen, tokens))
                 log.info("the page is at %s, metrics at %smetrics", url, url)
-            waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
+            waits: list[asyncio.Task[Any]] = [
+                asyncio.create_task(stop.wait()),
+                asyncio.create_task(keep_tidy(Tidying())),
+            ]
             if settings.ensure:
                 waits.append(asyncio.create_task(keep_running(client, settings, installation, pools.unwatched)))
             for task in waits:

@@ -17,6 +17,7 @@ import structlog
 from workers.control import run, stop_on_signals
 from workers.flags import SettingsError, read
 from workers.settings import WorkerSettings
+from workers.tidying import allot
 from workflows.client import UnreachableError
 from workflows.ensure import FleetEndedError
 
@@ -34,6 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             _say(problem)
         return BAD_SETTINGS
     set_up_logs(sys.stderr)
+    allot()
     spare_the_collector()
     try:
         asyncio.run(_work(settings))

@@ -52,8 +52,9 @@ class FleetState:
     # --- time ---
 
     def at(self, now_s: float) -> None:
-        """Workflow time, before anything is decided or recorded at it. Where it was set back since the last time, all
-        that is remembered goes back with it."""
+        """Workflow time as it is, before anything is decided or recorded. Where it was set back since the last time,
+        all that is remembered goes back with it. News tell when they happened, which may be long ago by the time they
+        are recorded: that is no clock set back."""
         if (ahead_s := self._now_s - now_s) > clock.LEAST_S:
             self.world = clock.set_back(self.world, ahead_s)
         self._now_s = now_s
@@ -144,18 +145,22 @@ class FleetState:
         nodes, routers = len(members.nodes(self.world)), len(members.routers(self.world))
         return f"watch {counted(nodes, 'node')} and {counted(routers, 'router')}"
 
-    def observed(self, observation: Observation, now_s: float) -> None:
-        self.at(now_s)
+    def observed(self, observation: Observation, at_s: float) -> None:
         if observation.pool != self.pool:
             self.world = record.forget_silence(self.world)
         self.pool, self.cursor = observation.pool, observation.cursor
-        self.recent = self.recent.with_acting(observation.acting, now_s)
+        past_s = self._past(at_s)
+        self.recent = self.recent.with_acting(observation.acting, past_s)
         for node in observation.nodes:
             seen = self.world.seen.get(node.node)
             if seen is not None and seen.instance != node.instance:
                 what = "its machine was started anew" if seen.boot != node.boot else "its agent was started anew"
-                self.recent = self.recent.with_event(Event(now_s, f"node/{node.node}", what))
-        self.world = record.observed(self.world, observation, now_s)
+                self.recent = self.recent.with_event(Event(past_s, f"node/{node.node}", what))
+        self.world = record.observed(self.world, observation, past_s)
+
+    def _past(self, at_s: float) -> float:
+        """When something happened, told by a clock that may have been set back since."""
+        return min(at_s, self._now_s)
 
     # --- lanes ---
 
@@ -167,10 +172,9 @@ class FleetState:
             self.world = record.sending(self.world, call, now_s)
         return call
 
-    def dispatched(self, call: DispatchCall, answer: DispatchAnswer, now_s: float) -> None:
-        self.at(now_s)
-        self.world = record.answered(self.world, call, answer, now_s)
-        self.recent = self.recent.with_tasks(call.node, answer.tasks, now_s)
+    def dispatched(self, call: DispatchCall, answer: DispatchAnswer, at_s: float) -> None:
+        self.world = record.answered(self.world, call, answer, self._past(at_s))
+        self.recent = self.recent.with_tasks(call.node, answer.tasks, self._past(at_s))
 
     def next_publish(self, router: RouterId, now_s: float) -> PublishCall | None:
         """What this router lacks now; its token is used up by asking."""
@@ -180,9 +184,8 @@ class FleetState:
             self.world = record.pushing(self.world, call, now_s)
         return call
 
-    def published(self, call: PublishCall, answer: PublishAnswer, now_s: float) -> None:
-        self.at(now_s)
-        self.world = record.published(self.world, call, answer, now_s)
+    def published(self, call: PublishCall, answer: PublishAnswer, at_s: float) -> None:
+        self.world = record.published(self.world, call, answer, self._past(at_s))
 
     def moment(self) -> str:
         """The same as long as nothing of the world has changed but by the passing of time."""

@@ -60,8 +60,10 @@ class News:
     def has(self, numbers: Iterable[int]) -> bool:
         return self._pending.keys() >= set(numbers)
 
-    def preview(self, state: FleetState) -> Preview:
+    def preview(self, state: FleetState, now_s: float) -> Preview:
+        """At the workflow's present time."""
         made = copy.copy(state)  # its values are replaced, never changed
+        made.at(now_s)
         for happened in self._pending.values():
             happened.record(made)
         return Preview(made, tuple(self._pending))

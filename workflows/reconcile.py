@@ -173,9 +173,9 @@ class ReconcileWorkflow(Inputs, Queries):
 
     async def _plan(self) -> Plan | None:
         """A plan, with the news that it has seen taken up."""
-        run_id = workflow.info().run_id
-        preview = self.news.preview(self.state)
-        handed = handover.Handed(preview.state.world, _now_s(), preview.seen, self._calls_for_a_decision())
+        run_id, now_s = workflow.info().run_id, _now_s()
+        preview = self.news.preview(self.state, now_s)
+        handed = handover.Handed(preview.state.world, now_s, preview.seen, self._calls_for_a_decision())
         handover.put(run_id, handed)
         try:
             plan: Plan = await workflow.execute_local_activity(
@@ -211,6 +211,7 @@ class ReconcileWorkflow(Inputs, Queries):
         if preview.seen == plan.seen:
             self.state = preview.state
         else:
+            self.state.at(_now_s())
             self._record(happened)
         self._settle(happened)
         parts = sum(one.weight is Weight.PART for one in happened)
@@ -219,6 +220,7 @@ class ReconcileWorkflow(Inputs, Queries):
     def _take_up_all(self) -> None:
         """Without a plan: at the end of a run, where nothing but the end depends on it."""
         happened = self.news.take_all()
+        self.state.at(_now_s())
         self._record(happened)
         self._settle(happened)
 

@@ -24,12 +24,13 @@ async def resolve(
 ) -> Resolved:
     """`known`: addresses of some of them, which need not be looked up again. `below`: those that may have a path. One
     host that is not known spoils only its own endpoints."""
-    new = [e for e in endpoints if e.id not in known]
-    names = {host for e in new if (host := urlsplit(e.url).hostname)}
-    hosts = dict(zip(names, await asyncio.gather(*map(_lookup, names)), strict=True))
+    new = [(e, urlsplit(e.url)) for e in endpoints if e.id not in known]
+    names = {parts.hostname for _, parts in new if parts.hostname}
+    hosts = {name: found for name in names if (found := _literal(name))}
+    names -= hosts.keys()
+    hosts |= zip(names, await asyncio.gather(*map(_lookup, names)), strict=True)
     addresses, left_out = dict(known), dict[ReplicaId, str]()
-    for endpoint in new:
-        parts = urlsplit(endpoint.url)
+    for endpoint, parts in new:
         address = hosts.get(parts.hostname or "")
         if parts.scheme != "http" or (parts.path not in ("", "/") and endpoint.id not in below):
             left_out[endpoint.id] = f"{endpoint.url} is no plain http://HOST:PORT"
@@ -40,12 +41,16 @@ async def resolve(
     return Resolved(addresses, left_out)
 
 
-async def _lookup(host: str) -> str:
-    """The address as it is written before a port; empty when the name is not known. IPv4 goes first."""
+def _literal(host: str) -> str:
+    """The address where the host is one; else empty."""
     try:
         return _written(ipaddress.ip_address(host))
     except ValueError:
-        pass
+        return ""
+
+
+async def _lookup(host: str) -> str:
+    """The address as it is written before a port; empty when the name is not known. IPv4 goes first."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

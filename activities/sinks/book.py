@@ -68,7 +68,7 @@ class Book(BaseModel):
     def reachable(self) -> list[Endpoint]:
         """Endpoints that can be told, by id, and what stands in for others."""
         told = {**self.endpoints, **self.stand_ins}
-        return [e for id_, e in sorted(told.items()) if id_ in self.addresses]
+        return [told[id_] for id_ in sorted(told) if id_ in self.addresses]
 
     def without(self, idle: frozenset[ReplicaId]) -> "Book":
         """The book once these are known to be idle."""

@@ -32,7 +32,7 @@ from llmgw.ids import ReplicaId
 from llmgw.sentences import names_shown
 from llmgw.wire import EngineUsage
 
-APPLY_LIMIT_S = 2.0
+APPLY_LIMIT_S = 8.0
 LOOK_S = 0.03
 MAX_FILTERED = 20
 """Of more clusters it is cheaper to ask for all."""
@@ -102,20 +102,30 @@ class EnvoyControl:
     def _left(self, files: Mapping[str, bytes], changed: Scope) -> list[Path]:
         """Files of models that left."""
         if changed is None:
-            return [path for path in self._directory.glob("eds.*.yaml") if path.name not in files]
+            return [path for path in self._directory.glob("eds.*.json") if path.name not in files]
         return [self._directory / name for name in map(endpoints_file, changed) if name not in files]
 
     async def _applied(self, book: Book, changed: Scope) -> None:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + APPLY_LIMIT_S
-        while differs := await self._difference(book, await self._hosts(changed), changed):
+        while differs := await self._still_differs(book, changed):
             if loop.time() >= until_s:
                 raise RouterError(f"Envoy does not take its files: {differs}; its log says why")
             await asyncio.sleep(LOOK_S)
 
+    async def _still_differs(self, book: Book, changed: Scope) -> str:
+        """Routes first: they are told last, and asking for them costs Envoy next to nothing. While it reads a large
+        table, its admin interface does not answer."""
+        try:
+            routes = await self._other_routes(book, changed)
+            return routes or self._other_hosts(book, await self._hosts(changed), changed)
+        except httpx.TimeoutException:
+            return "it does not answer"
+
     async def look(self, book: Book, changed: Scope = None) -> Look:
         hosts = await self._hosts(changed)
-        differs = await self._difference(book, hosts, changed) or self._on_disk(book, changed)
+        differs = self._other_hosts(book, hosts, changed) or await self._other_routes(book, changed)
+        differs = differs or self._on_disk(book, changed)
         return Look("envoy", differs, self._use(book, hosts, changed))
 
     def _on_disk(self, book: Book, changed: Scope) -> str:
@@ -138,18 +148,19 @@ class EnvoyControl:
             raise RouterError(f"{self._client.base_url} is no admin interface of Envoy")
         return hosts_in(answer.text)
 
-    async def _difference(self, book: Book, hosts: Mapping[tuple[str, str], Host], changed: Scope) -> str:
+    def _other_hosts(self, book: Book, hosts: Mapping[tuple[str, str], Host], changed: Scope) -> str:
         wanted = {(cluster_of(model), at): told for (model, at), told in hosts_of(book, changed).items()}
         gone = {gone.endpoint.models[0] for gone in book.leaving.values()}
         ours = set(map(cluster_of, changed if changed is not None else {*book.models, *gone}))
         wrong = [at for at, told in wanted.items() if (h := hosts.get(at)) is None or _as_told(h) != told]
         strange = [at for at, host in hosts.items() if at[0] in ours and host.picked and at not in wanted]
-        if wrong or strange:
-            return f"hosts {names_shown(sorted(at for _, at in (*wrong, *strange)))} are not as told"
-        routes = self._files_of(book, changed)["rds.yaml"]
-        return (
-            "" if await self._version("dynamic_route_configs") == version_of(routes) else "the routes are not as told"
-        )
+        if not wrong and not strange:
+            return ""
+        return f"hosts {names_shown(sorted(at for _, at in (*wrong, *strange)))} are not as told"
+
+    async def _other_routes(self, book: Book, changed: Scope) -> str:
+        wanted = version_of(self._files_of(book, changed)["rds.json"])
+        return "" if await self._version("dynamic_route_configs") == wanted else "the routes are not as told"
 
     async def _version(self, resource: str) -> str:
         answer = await self._client.get("/config_dump", params={"resource": resource, "mask": "version_info"})

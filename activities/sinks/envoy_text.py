@@ -37,12 +37,12 @@ def cluster_of(model: str) -> str:
 
 
 def endpoints_file(model: str) -> str:
-    return f"eds.{cluster_of(model)}.yaml"
+    return f"eds.{cluster_of(model)}.json"
 
 
 def files_of(book: Book, directory: Path, changed: Collection[str] | None = None) -> dict[str, bytes]:
     """Every file by its name, in the order in which they are to be put in place: what is named exists before. Of
-    endpoints only the files of `changed` models, where that is given."""
+    endpoints only the files of `changed` models, where that is given. JSON: as YAML, Envoy takes twice as long."""
     groups, gone = by_model(book, changed), _gone(book)
     models = dict.fromkeys((*groups, *(name for name in book.models if changed is None or name in changed)))
     found = {
@@ -50,15 +50,14 @@ def files_of(book: Book, directory: Path, changed: Collection[str] | None = None
         for name in models
     }
     known = sorted({*book.models, *(e.models[0] for e in book.endpoints.values())})
-    found["cds.yaml"] = _document([_cluster(name, directory, check_every_s(book.settings)) for name in known])
-    found["rds.yaml"] = _document([_routes(book)])
+    found["cds.json"] = _document([_cluster(name, directory, check_every_s(book.settings)) for name in known])
+    found["rds.json"] = _document([_routes(book)])
     return found
 
 
 def version_of(content: bytes) -> str:
-    """The version that a file names; Envoy tells which one it has taken."""
-    version: str = json.loads(content)["version_info"]
-    return version
+    """The version that a file names, at its end; Envoy tells which one it has taken."""
+    return content.rpartition(b'"version_info": "')[2].partition(b'"')[0].decode()
 
 
 def by_model(book: Book, changed: Collection[str] | None = None) -> Mapping[str, tuple[Endpoint, ...]]:
@@ -83,7 +82,7 @@ def weight_of(endpoint: Endpoint) -> int:
 def _document(resources: list[Resource]) -> bytes:
     text = json.dumps(resources, sort_keys=True)
     version = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return json.dumps({"version_info": version, "resources": resources}, sort_keys=True).encode()
+    return f'{{"resources": {text}, "version_info": "{version}"}}'.encode()
 
 
 def _gone(book: Book) -> Mapping[str, list[str]]:

@@ -31,7 +31,7 @@ from llmgw.wire import EngineUsage
 
 MAX_COMMANDS = 100
 """A larger change is told by file and reload."""
-RELOAD_LIMIT_S = 2.0
+RELOAD_LIMIT_S = 20.0
 LOOK_S = 0.03
 
 
@@ -93,8 +93,11 @@ class HAProxyControl:
         until_s = loop.time() + RELOAD_LIMIT_S
         while loop.time() < until_s:
             with contextlib.suppress(RouterError):  # the master restarts itself, and its socket is away for a moment
-                if (await self._socket.processes()).worker not in (None, before.worker):
+                now = await self._socket.processes()
+                if now.worker not in (None, before.worker):
                     return
+                if now.failed and now.reloads > before.reloads:
+                    break
             await asyncio.sleep(LOOK_S)
         raise RouterError(f"HAProxy did not come up with {self._file}: `haproxy -c` says why; the former goes on")
 

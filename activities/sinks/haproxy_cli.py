@@ -7,6 +7,7 @@ management guide, chapters 9.3 and 9.4; what is not written there was measured w
 import asyncio
 import csv
 import operator
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ class Processes:
     master: int
     worker: int | None
     former: tuple[int, ...]
+    reloads: int = 0
+    failed: int = 0
+    """Reloads since the last one that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,9 @@ class MasterSocket:
         old = answer.partition("# old workers")[2].partition("# programs")[0]
         former = tuple(int(line.split()[0]) for line in old.splitlines() if line.strip() and not line.startswith("#"))
         current = next((pid for pid, _ in workers if pid not in former), None)
-        return Processes(masters[0], current, former)
+        reloads = next(int(row[2]) for row in rows if len(row) > 2 and row[1] == "master")
+        failed = re.search(r"\[failed: (\d+)\]", answer)
+        return Processes(masters[0], current, former, reloads, int(failed.group(1)) if failed else 0)
 
     async def servers(self, process: str = CURRENT, backends: Iterable[str] | None = None) -> list[ServerRow]:
         """All servers, or those of some backends; of one that is not known there are none."""

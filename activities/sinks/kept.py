@@ -17,6 +17,7 @@ from activities.sinks import waking
 from activities.sinks.addresses import resolve
 from activities.sinks.book import Book, Place, changed_models, leaving_after
 from activities.sinks.sink import Engines, Heard, RouterError
+from activities.sinks.tellings import Tellings
 from llmgw import table as tables
 from llmgw.calls import Delta, PublishCall
 from llmgw.fencing import Fence, compare
@@ -37,8 +38,8 @@ from llmgw.wire import (
     Token,
 )
 
-TELL_LIMIT_S = 2.6
-"""Under the lane's own limit of 3 s."""
+TELL_LIMIT_S = 2.2
+"""Under the lane's own limit of 3 s, of which reading the table takes some. What takes longer goes on by itself."""
 LOOK_EVERY_S = 1.0
 LOOK_WHILE_LEAVING_S = 0.25
 LOOK_SHARE = 10
@@ -88,47 +89,54 @@ class Control(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a router was told, and what it then held."""
+
+    book: Book
+    look: Look
+
+
 class KeptSink:
     def __init__(self, control: Callable[[Place], AbstractAsyncContextManager[Control]]) -> None:
         self._control = control
+        self._tellings = Tellings[_Told]()
 
     async def patch(self, call: PublishCall) -> TableReply:
         """Apply the difference to what the book holds."""
         if call.delta is None:
             raise ValueError("a patch needs a delta")
-        return await self._tell(call, call.delta)
+        return await self._acknowledged(call, call.delta)
 
     async def put(self, call: PublishCall, table: RouterTable) -> TableReply:
         """Bring the router to `table`, whatever it holds."""
-        return await self._tell(call, table)
+        return await self._acknowledged(call, table)
 
-    async def _tell(self, call: PublishCall, offer: Delta | RouterTable) -> TableReply:
+    async def _acknowledged(self, call: PublishCall, offer: Delta | RouterTable) -> TableReply:
         place = Place.of_call(call)
-        try:
-            async with (
-                asyncio.timeout(TELL_LIMIT_S),
-                place.writing(TELL_LIMIT_S) as mine,
-                self._control(place) as control,
-            ):
-                if not mine:
-                    raise RouterError("another worker is telling it")
-                before = place.read()
-                _refuse(call.token, before)
-                table = _made(offer, before)
-                book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
-                # What was told and never seen to be held, as after a call that ran out of time, is no base.
-                known = before if isinstance(offer, Delta) and before is not None and place.is_held(before) else None
-                place.write(book)  # first: from now on nothing older is taken
-                await control.tell(book, known)
-                look = await control.look(book, None if known is None else changed_models(known, book))
-                if not look.differs:
-                    place.note_held(book)
-        except TimeoutError:
-            raise RouterError("it did not do as it was told in time") from None
-        if look.differs:
-            raise RouterError(f"it does not hold what it was told: {look.differs}")
-        draining = tuple(id_ for id_ in sorted(book.leaving) if _in_flight(look, id_) != 0)
+        told, earlier = await self._tellings.told(
+            place.book_path, offer.digest, lambda: self._tell(place, call, offer), TELL_LIMIT_S
+        )
+        book = await _renewed(place, call.token, told.book) if earlier else told.book
+        draining = tuple(id_ for id_ in sorted(book.leaving) if _in_flight(told.look, id_) != 0)
         return TableReply(token=book.token, digest=book.digest, draining=draining)
+
+    async def _tell(self, place: Place, call: PublishCall, offer: Delta | RouterTable) -> _Told:
+        async with place.writing(TELL_LIMIT_S) as mine, self._control(place) as control:
+            if not mine:
+                raise RouterError("another worker is telling it")
+            before = place.read()
+            _refuse(call.token, before)
+            table = _made(offer, before)
+            book = await _next(call, table, before, anew=isinstance(offer, RouterTable))
+            known = before if await _is_base(place, before, offer, control) else None
+            place.write(book)  # first: from now on nothing older is taken
+            await control.tell(book, known)
+            look = await control.look(book, None if known is None else changed_models(known, book))
+            if look.differs:
+                raise RouterError(f"it does not hold what it was told: {look.differs}")
+            place.note_held(book)
+        return _Told(book, look)
 
     async def watch(self, fleet: str, target: Target, engines: Engines) -> AsyncGenerator[Heard, None]:
         """Look at the router as long as it answers; take idle endpoints out of it, which is harmless twice."""
@@ -253,6 +261,26 @@ def _made(offer: Delta | RouterTable, before: Book | None) -> Table:
     if made.digest != offer.digest:
         raise _refusal(409, differs)
     return made
+
+
+async def _is_base(place: Place, before: Book | None, offer: Delta | RouterTable, control: Control) -> bool:
+    """Whether the router holds `before`, so that only the difference to it need be told. What was told and never seen
+    to be held, as after a call that ran out of time, is no base; for a whole table the router itself is looked at."""
+    if before is None or before.settings != dict(place.settings) or not place.is_held(before):
+        return False
+    return isinstance(offer, Delta) or not (await control.look(before)).differs
+
+
+async def _renewed(place: Place, token: Token, told: Book) -> Book:
+    """The book under the token of a call that found its table told by an earlier one."""
+    async with place.writing(TELL_LIMIT_S) as mine:
+        held = place.read()
+        if not mine or held is None or held.digest != told.digest:
+            raise RouterError("another worker is telling it")
+        _refuse(token, held)
+        book = held.model_copy(update={"token": token})
+        place.write(book)
+    return book
 
 
 async def _next(call: PublishCall, table: Table, before: Book | None, *, anew: bool) -> Book:

@@ -21,7 +21,7 @@ from llmgw.ids import ReplicaId
 from llmgw.sentences import names_shown
 from llmgw.wire import Endpoint, EngineUsage, Token
 
-APPLY_LIMIT_S = 2.0
+APPLY_LIMIT_S = 8.0
 LOOK_S = 0.03
 LISTED_WITHIN_S = 10.0
 """How long an added worker may take to be listed."""

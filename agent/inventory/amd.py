@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agent.inventory import amd_smi, rocm_smi
+from agent.inventory import amd_smi, amd_tables, rocm_smi
 from agent.inventory.amd_smi import read_amd_smi
 from agent.inventory.seen import Sight, first_lines
 
@@ -26,6 +26,10 @@ def read(text: str) -> Sight:
         return amd_smi.read_csv(plain)
     if amd_smi.is_text(plain):
         return amd_smi.read_text(plain)
+    if amd_tables.is_table(plain):
+        return amd_tables.read_table(plain)
+    if amd_tables.is_monitor(plain):
+        return amd_tables.read_monitor(plain)
     if rocm_smi.has_lines(plain):
         return rocm_smi.read_lines(plain)
     if "%" in plain and "Perf" in plain:

@@ -34,6 +34,9 @@ _DISPLAY_NAMES = re.compile(r"\b(Raphael|Granite Ridge)\b", re.IGNORECASE)
 # Whole cards, in GiB, that can be partitioned: AMD's data sheets.
 _WHOLE_GIB = {"MI300A": 128, "MI300X": 192, "MI308X": 192, "MI325X": 256, "MI350X": 288, "MI355X": 288}
 _WHOLE_SHARE = 0.9
+# How many partitions a mode makes: https://rocm.docs.amd.com, "Compute partitioning modes". CPX makes one per die.
+_PARTS = {"DPX": 2, "TPX": 3, "QPX": 4, "CPX": 8}
+_DIES = {"MI300A": 6, "MI308X": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def judged(cards: list[Card]) -> Sight:
         device = card.seen
         if _is_carve_out(card):
             device = _carve_out(card, discrete=discrete)
-        elif (parts := sharing[_board(card)]) > 1 and _board(card):
+        elif (parts := max(sharing[_board(card)], _parts(card))) > 1 and _board(card):
             device = replace(device, uuid="", total_mib=_share(device, parts))
         seen.append(device)
     return Sight(tuple(_numbered(cards, seen)))
@@ -87,8 +90,16 @@ def _share(device: Seen, parts: int) -> int | None:
     if device.total_mib is None:
         return None
     whole = next((gib * 1024 for name, gib in _WHOLE_GIB.items() if name in device.kind.upper()), None)
-    told_apart = whole is not None and device.total_mib < whole * _WHOLE_SHARE
-    return device.total_mib if told_apart else device.total_mib // parts
+    if whole is not None and device.total_mib < whole * _WHOLE_SHARE:
+        return min(device.total_mib, whole // parts)  # partitions of one memory domain each tell all of that
+    return device.total_mib // parts
+
+
+def _parts(card: Card) -> int:
+    """How many there are by the mode, also where only some are shown (to a container); 0 where it does not say."""
+    mode = card.compute.upper()
+    dies = next((count for name, count in _DIES.items() if name in card.seen.kind.upper()), None)
+    return dies if mode == "CPX" and dies else _PARTS.get(mode, 0)
 
 
 def _board(card: Card) -> str:

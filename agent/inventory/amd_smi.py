@@ -1,4 +1,4 @@
-"""What `amd-smi list|static|metric|process` print: JSON of old versions and new, CSV, indented text. Pure.
+"""What `amd-smi list|static|metric|monitor|process` print: JSON of old versions and new, CSV, indented text. Pure.
 
 Figures are `{value, unit}` or plain; https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html
 CSV has neither units nor sections; its figures of memory are MB, which are powers of two.
@@ -79,7 +79,8 @@ def read_amd_smi(documents: Iterable[Any]) -> Sight:
 
 def _from_smi(gpu: int, row: Mapping[str, Any]) -> Card:
     asic, vram, usage, parts = (_part(row, key) for key in ("asic", "vram", "mem_usage", "partition"))
-    total = _figure(usage.get("total_vram")) or _figure(vram.get("size"))
+    total = _figure(usage.get("total_vram")) or _figure(vram.get("size")) or _figure(row.get("vram_total"))
+    used = usage.get("used_vram", row.get("vram_used"))
     errors = number(str(_part(row, "ecc").get("total_uncorrectable_count")))
     return Card(
         Seen(
@@ -87,9 +88,9 @@ def _from_smi(gpu: int, row: Mapping[str, Any]) -> Card:
             kind=known(str(asic.get("market_name") or _part(row, "board").get("product_name") or "")) or "",
             vendor="amd",
             uuid=unique_id(str(asic.get("asic_serial") or "")) or unique_id(str(row.get("hip_uuid") or "")),
-            bus=bus_id(str(row.get("bdf") or _part(row, "bus").get("bdf"))),
+            bus=bus_id(str(row.get("bdf") or row.get("gpu_bdf") or _part(row, "bus").get("bdf"))),
             total_mib=total or None,
-            used_mib=_figure(usage.get("used_vram")),
+            used_mib=_figure(used),
             processes=tuple(_smi_users(row.get("process_list"))),
             sickness=f"{errors} uncorrected ECC errors" if errors else "",
             ordinal=number(str(row.get("hip_id"))),

@@ -6,9 +6,11 @@ For people who want to know what the agent would make of a machine before it run
 from agent.inventory import (
     amd,
     amd_smi,
+    amd_tables,
     apple,
     ascend,
     detector,
+    intel,
     nvidia_csv,
     nvidia_smi,
     nvidia_table,
@@ -33,6 +35,8 @@ def _read(plain: str, document: object) -> Sight:
         return nvidia_smi.read_xml(plain)
     if isinstance(document, dict) and "SPDisplaysDataType" in document:
         return apple.read(plain)
+    if intel.is_json(document) or intel.is_table(plain):
+        return intel.read(plain) if intel.is_table(plain) else intel.read_json([document])
     if document is not None or plain.startswith(("{", "[{")):
         return amd.read(plain)
     if "npu-smi" in plain and "|" in plain:
@@ -47,7 +51,8 @@ def _read(plain: str, document: object) -> Sight:
 def _is_amd(plain: str) -> bool:
     heads = any(line.casefold().startswith("device,") for line in plain.splitlines())
     lists = amd_smi.is_csv(plain) or amd_smi.is_text(plain) or rocm_smi.has_lines(plain)
-    return "ROCm System Management" in plain or heads or lists
+    tables = amd_tables.is_table(plain) or amd_tables.is_monitor(plain)
+    return "ROCm System Management" in plain or heads or lists or tables
 
 
 def _nvidia(plain: str) -> Sight:

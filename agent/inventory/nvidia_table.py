@@ -13,7 +13,7 @@ from agent.inventory.seen import Seen, Sight, User, breaks_off, bus_id, fault, k
 
 _FIRST = re.compile(
     r"^\|\s+(?P<index>\d+)\s+(?P<kind>\S.*?)\s+(?:On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*\|"
-    r"\s+(?P<bus>[0-9A-Fa-f:.]+)\s.*\|\s*(?P<ecc>\S+)\s*\|"
+    r"\s+(?P<bus>[0-9A-Fa-f:.]+|N/A)\s.*\|\s*(?P<ecc>\S+)\s*\|"
 )
 _MEMORY = re.compile(r"\|\s*(?P<used>\S+)\s+/\s+(?P<total>\S+)\s*\|.*\|\s*$")
 _NO_MEMORY = re.compile(r"^\|.*\|\s*(?P<said>ERR!|Unknown Error|GPU is lost)\s*\|.*\|\s*$")

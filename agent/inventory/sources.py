@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from agent.inventory import amd, apple, ascend, nvidia_smi
+from agent.inventory import amd, apple, ascend, intel, nvidia_smi
 from agent.inventory.nvml import NvmlReader, load_nvml
 from agent.inventory.pci import devices_on_bus
 from agent.inventory.seen import Seen, Sight, first_lines, joined, sober
@@ -32,6 +32,7 @@ class Machine:
             "amd": self._amd,
             "ascend": self._ascend,
             "apple": self._apple,
+            "intel": self._intel,
         }
         return joined(complete(vendor, _told(vendor, ask), on_bus.get(vendor, 0)) for vendor, ask in asked.items())
 
@@ -87,6 +88,20 @@ class Machine:
 
     def _apple(self) -> Sight | None:
         return self._table("system_profiler", ("SPDisplaysDataType", "-json"), apple.read)
+
+    def _intel(self) -> Sight | None:
+        """The list, and what it lacks (memory, in older versions) of each device."""
+        said = self._run("xpu-smi", "discovery", "-j")
+        if said is None:
+            return None
+        code, text = said
+        listed = intel.read(text, code)
+        if listed.problem:
+            return listed
+        bare = [device.index for device in carried(listed) if device.total_mib is None]
+        more = [self._run("xpu-smi", "discovery", "-d", str(index), "-j") or (1, "") for index in bare]
+        told = [amd.document_in(answer) for answer_code, answer in more if answer_code == 0]
+        return intel.read_json([amd.document_in(text), *told])
 
     def _table(self, tool: str, words: tuple[str, ...], read: Callable[[str], Sight]) -> Sight | None:
         said = self._run(tool, *words)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from agent.foreign import foreign_json
 from agent.weights.sources import OWN
 
 
@@ -25,7 +26,7 @@ def write_list(root: Path, key: str, source: str, files: Mapping[str, int]) -> N
 def read_list(root: Path, key: str) -> dict[str, int]:
     """What was kept for `key`; empty when nothing was, or it cannot be understood."""
     try:
-        kept = json.loads(_path(root, key).read_bytes())
+        kept = foreign_json(_path(root, key).read_bytes())
         return {str(name): int(size) for name, size in kept["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -36,7 +37,7 @@ def listed_sources(root: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for path in sorted((root / OWN / "lists").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            source = str(json.loads(path.read_bytes())["source"])
+            source = str(foreign_json(path.read_bytes())["source"])
             found[source] = max(found.get(source, 0.0), path.stat().st_mtime)
     return found
 

@@ -17,6 +17,8 @@ from typing import Protocol
 
 import httpx
 
+from agent.foreign import foreign_json
+
 _CHUNK = 256 * 1024
 MOST_AT_ONCE = 16 * 1024**3
 """Bytes asked for in one request: the hub's servers give no more than 50 GB in one answer."""
@@ -202,7 +204,7 @@ def _keep_validator(part: Path, answer: httpx.Response) -> None:
 
 def _validator(part: Path) -> str:
     try:
-        return str(json.loads(_state(part).read_bytes()))
+        return str(foreign_json(_state(part).read_bytes()))
     except (OSError, ValueError):
         return ""
 

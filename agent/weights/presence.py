@@ -4,13 +4,13 @@ Whole = no link leads nowhere, every file of an index is there, shards that coun
 all there, no safetensors file is shorter than its header says, and sizes are those of the list that a pull left.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from agent.foreign import foreign_json
 from agent.weights.hub_cache import links_of
 
 _INDEXES = (".safetensors.index.json", ".bin.index.json")
@@ -135,7 +135,7 @@ def _index(path: Path) -> tuple[str, ...]:
 def _read_index(path: str, _changed_ns: int, _size: int) -> tuple[str, ...]:
     """The distinct files of an index's `weight_map`; none if it is not one."""
     try:
-        document = json.loads(Path(path).read_bytes())
+        document = foreign_json(Path(path).read_bytes())
         names = document["weight_map"].values()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
@@ -159,7 +159,7 @@ def _read_header(path: str, _changed_ns: int, size: int) -> int | None:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size, _LONGEST_HEADER):
                 return max(8, length + 8) if length <= _LONGEST_HEADER else None
-            header = json.loads(file.read(length))
+            header = foreign_json(file.read(length))
         ends = [row["data_offsets"][1] for name, row in header.items() if name != "__metadata__"]
         return 8 + length + max(ends, default=0)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.foreign import foreign_json
+
 LEAST_IDLE_S = 3600.0
 """Weights used, or pulled, within this time are never collected."""
 _KEEP_S = 60.0
@@ -63,6 +65,6 @@ def to_collect(pulled: Mapping[str, float], uses: Uses, needed: Iterable[str]) -
 
 def _read(path: Path) -> dict[str, float]:
     try:
-        return {str(source): float(moment) for source, moment in json.loads(path.read_bytes()).items()}
+        return {str(source): float(moment) for source, moment in foreign_json(path.read_bytes()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -4,6 +4,7 @@ A newcomer adds a row in `PROXIES`. Each starts one process, the way its makers 
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,9 +27,9 @@ class AbsentError(Exception):
 
 
 def program(name: str) -> str:
-    """Beside this Python, or on the path. Raises AbsentError."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
+    """Beside this Python, or where the system keeps its own. Raises AbsentError."""
+    places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin")
+    found = shutil.which(name, path=os.pathsep.join(places))
     if found is None:
         raise AbsentError(f"there is no {name} here")
     return found

@@ -7,11 +7,13 @@ written down (nested too deep, a number of thousands of digits) is looked at eac
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeVar
 
 from llmgw.catalog import Catalog, Part
 from llmgw.checking.sent import Rule, Sent
 from llmgw.problems import Finding, Path
 
+T = TypeVar("T")
 SECTIONS = ("nodes", "models")
 """The long lists of a catalog."""
 _MOST = 8192
@@ -76,10 +78,29 @@ def learn(parts: Parts, catalog: Catalog) -> None:
     """`catalog` is what `parts` mean."""
     for section, meanings in (("nodes", catalog.nodes), ("models", catalog.models)):
         for item, meaning in zip(parts.items.get(section, ()), meanings, strict=False):
-            if item is not None and (section, item.text) not in _MEANINGS:
+            if item is not None and _MEANINGS.get((section, item.text)) is not meaning:
                 if len(_MEANINGS) >= _MOST:
                     _MEANINGS.clear()
                 _MEANINGS[section, item.text] = meaning
+
+
+def sharing(new: Catalog, before: Catalog | None) -> Catalog:
+    """`new` with every part that is as it was `before` the very same value, so that what is known of it is known again
+    (`llmgw.memo`)."""
+    if before is None:
+        return new
+    nodes, models = {n.id: n for n in before.nodes}, {m.name: m for m in before.models}
+    shared = {
+        "nodes": tuple(_same(n, nodes.get(n.id)) for n in new.nodes),
+        "models": tuple(_same(m, models.get(m.name)) for m in new.models),
+        "engines": _same(new.engines, before.engines),
+        "policy": _same(new.policy, before.policy),
+    }
+    return new.model_copy(update=shared)
+
+
+def _same(new: T, before: T | None) -> T:
+    return before if before is not None and (before is new or before == new) else new
 
 
 # --- what rules find in a part ---------------------------------------------------------------------------------------

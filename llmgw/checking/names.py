@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from llmgw.catalog import MAX_FLEET_NAMES_CHARS, MAX_MODEL_NAMES_CHARS, MAX_NAME_CHARS
 from llmgw.checking.raw import EACH, parts, text, texts
@@ -167,12 +168,11 @@ _UNIQUE = (
 
 
 def duplicate_ids(sent: Sent) -> Iterator[Finding]:
-    """Pools, nodes and routers that are there twice; URLs that two nodes or two routers share."""
+    """Pools, nodes and routers that are there twice; URLs that two of nodes and routers share."""
     for kind, pattern, key in _UNIQUE:
         yield from _repeated(kind, texts(sent.raw, *pattern, key))
-    for section in ("nodes", "routers"):
-        urls = ((at, _without_user(url.rstrip("/").casefold())) for at, url in texts(sent.raw, section, EACH, "url"))
-        yield from _repeated("URL", urls)
+    urls = texts(sent.raw, "nodes", EACH, "url"), texts(sent.raw, "routers", EACH, "url")
+    yield from _repeated("URL", ((at, _address(url)) for at, url in chain(*urls)))
 
 
 def duplicates_in_models(sent: Sent) -> Iterator[Finding]:
@@ -183,9 +183,16 @@ def duplicates_in_models(sent: Sent) -> Iterator[Finding]:
             yield from _repeated("port", texts(profile, "ports", EACH, at=at))
 
 
-def _without_user(url: str) -> str:
-    """`url` without a user and password: these are refused elsewhere, and must not be quoted."""
-    return re.sub(r"//[^/]*@", "//", url)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def _address(url: str) -> str:
+    """`url` in one spelling: scheme and host in lower case, no default port, no slash at its end. Without a user and
+    password: these are refused elsewhere, and must not be quoted."""
+    scheme, slashes, rest = re.sub(r"//[^/]*@", "//", url.strip()).partition("://")
+    host, slash, path = rest.partition("/")
+    scheme, host = scheme.casefold(), host.casefold()
+    return f"{scheme}{slashes}{host.removesuffix(_DEFAULT_PORTS.get(scheme, '/'))}{slash}{path}".rstrip("/")
 
 
 def _repeated(kind: str, found: Iterable[tuple[Path, str]]) -> Iterator[Finding]:

@@ -115,6 +115,8 @@ class ModelDraft:
     group: str | None = None
     """Keeps apart from other models of this group."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sleep_level: int | None = None
+    """At which it sleeps in place of being stopped; None: it is stopped."""
 
     def plain(self, aliases: tuple[str, ...]) -> dict[str, object]:
         replicas: object = self.least if self.least == self.most else {"min": self.least, "max": self.most}
@@ -126,6 +128,8 @@ class ModelDraft:
                 priority=self.priority,
                 exclusive_group=self.group,
                 idle_timeout_s=self.idle_timeout_s,
+                idle="sleep" if self.sleep_level else None,
+                sleep_level=self.sleep_level if self.sleep_level != 1 else None,
                 metadata=dict(self.metadata),
             ),
             "profiles": [profile.plain(name) for name, profile in zip(self._names(), self.profiles, strict=True)],

@@ -21,6 +21,9 @@ from llmgw.problems import Path, quoted
 from llmgw.sentences import counted
 from llmgw.weights import unusable_source
 
+ABLE_TO_SLEEP = (
+    "it is put to sleep only where its model says `idle: sleep`, with an idle_timeout_s and replicas {min: 0, max: 1}"
+)
 NOT_EXPANDED = "nothing would expand it: write the value itself into the catalog"
 A_TEMPLATE = "it is a template that was not filled in"
 
@@ -311,6 +314,16 @@ def _chosen_devices(launch: Launch, given: Given) -> bool:
     return True
 
 
+def _able_to_sleep(launch: Launch, given: Given) -> bool:
+    """It stays, and does nothing by itself: there, too, somebody else puts the engine to sleep."""
+    if launch.row.sleep is None or flag_of(given.option.flag, launch.row) not in launch.row.sleep.args:
+        return False
+    launch.args += given.option.items
+    for at in given.places:
+        launch.account.change(at, ABLE_TO_SLEEP, "" if given.alone else given.option.flag)
+    return True
+
+
 RULES: tuple[Rule, ...] = (
     _end_of_options,
     _owned,
@@ -318,6 +331,7 @@ RULES: tuple[Rule, ...] = (
     _weights_to_fill_in,
     _not_to_be_filled,
     _chosen_devices,
+    _able_to_sleep,
     _weights_first,
     _weights_named,
 )

@@ -37,6 +37,7 @@ class Field:
         self._labelled: dict[Label, int] = {}
         self._worth: Worth | None = None
         self._shadows: dict[int, Shadow] = {}
+        self._options: dict[ModelName, tuple[tuple[Need, ...], int]] = {}
         self._ids = 0
         self.open = _bits(i for i, site in enumerate(self.yard.sites) if not site.closed)
         self.troubled = _bits(i for i, site in enumerate(self.yard.sites) if any(slot.trouble for slot in site.slots))
@@ -81,11 +82,15 @@ class Field:
             base &= self.nodes(need.nodes)
         return base
 
-    def options(self, needs: Iterable[Need]) -> int:
-        """Nodes of a layout on which one of the needs could ever be met."""
-        layouts = {c for need in needs for c, ways in enumerate(self.worth.draws(need)) if ways}
-        sizes = self.yard.layout_sizes
-        return sum(sizes[c] for c in layouts)
+    def options(self, request: Request) -> int:
+        """Nodes of a layout on which one of its needs could ever be met."""
+        known = self._options.get(request.model)
+        if known is not None and known[0] is request.needs:
+            return known[1]
+        layouts = {c for need in request.needs for c, ways in enumerate(self.worth.draws(need)) if ways}
+        nodes = sum(self.yard.layout_sizes[c] for c in layouts)
+        self._options[request.model] = request.needs, nodes
+        return nodes
 
     def ranked(self) -> Iterable[Request]:
         return self.models.values()

@@ -66,6 +66,8 @@ class Request:
     """Higher comes first, and may displace what is strictly lower."""
     urgent: int | None = None
     """So many of them may displace others; None: all."""
+    asked_s: float = 0.0
+    """Of equal ranks the one that was asked for first comes first; 0: wanted at any rate."""
     desired: int = 0
     """Replicas the model is to have; 0: as many as are asked for here."""
     weights: tuple[str | None, ...] = ()

@@ -1,13 +1,15 @@
 """A plan for everything that is asked for at once: who gets which place, and what gives way for it.
 
-The highest rank first, then what has the fewest nodes to go to, then the largest. What finds no place may move what
-this very plan has put somewhere (nobody notices), and then displace what is of a strictly lower rank, if that really
-makes room. Nothing else that runs is ever moved. Pure: it answers a plan and leaves the yard as it found it.
+The highest rank first, then whoever was asked for first, what has the fewest nodes to go to, and the largest. What
+finds no place may move what this very plan has put somewhere (nobody notices), and then displace what is of a strictly
+lower rank, if that really makes room. Nothing else that runs is ever moved. Pure: it answers a plan and leaves the yard
+as it found it.
 """
 
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from llmgw.ids import ModelName
 from llmgw.placing import succession
@@ -63,13 +65,14 @@ class Placing:
 class _Turn:
     """One model's turn; the least comes first."""
 
-    key: tuple[int, float, float, ModelName]
+    key: tuple[int, float, float, float, ModelName]
+    """Rank and arrival, then what the order of a plan is about, and the name."""
     count: int = field(compare=False)
     urgent: int = field(compare=False)
 
     @property
     def model(self) -> ModelName:
-        return self.key[3]
+        return self.key[4]
 
 
 def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -> Placing:
@@ -89,8 +92,13 @@ def plan(field_: Field, requests: Sequence[Request], limit: int | None = None) -
     assert best is not None  # noqa: S101 - only a plan that stops when short is given up
     if len(field_.yard.sites) <= SMALL_FLEET and _could_help(field_, requests, best):
         worth = _worth(best, requests)
+        tried = {(True, Planner(field_, requests, by_quota=True).sequence())}
         for order in range(_orders(field_, requests) - 1):
-            other = Planner(field_, requests, by_quota=order % 2 == 1, order=order).run()
+            planner = Planner(field_, requests, by_quota=order % 2 == 1, order=order)
+            if (way := (order % 2 == 1, planner.sequence())) in tried:
+                continue
+            tried.add(way)
+            other = planner.run()
             if other is not None and (found := _worth(other, requests)) > worth:
                 best, worth = other, found
     return best
@@ -156,7 +164,7 @@ class Planner:
         while turns:
             while turns and (self._limit is None or len(self.new) < self._limit):
                 equals = [heapq.heappop(turns)]
-                while turns and turns[0].key[:3] == equals[0].key[:3]:
+                while turns and turns[0].key[:4] == equals[0].key[:4]:
                     equals.append(heapq.heappop(turns))
                 short = self._plainly(_united(equals), quota)
                 if short and self._stop_when_short:
@@ -219,14 +227,19 @@ class Planner:
     def _open(self) -> list[Request]:
         return [r for r in self.requests.values() if r.count > 0]
 
+    def sequence(self) -> tuple[tuple[ModelName, ...], ...]:
+        """All models in the order of their turns, equals together: planners that agree in it make the same plan."""
+        turns = sorted(self._turn(request, 1, 1) for request in self.requests.values())
+        return tuple(tuple(t.model for t in equals) for _, equals in groupby(turns, key=lambda t: t.key[:4]))
+
     def _in_turn(self, turns: Sequence[_Turn]) -> list[tuple[Request, int]]:
         return [(self.requests[t.model], t.count) for t in sorted(turns)]
 
     def _turn(self, request: Request, count: int, urgent: int) -> _Turn:
-        options = float(self.field.options(request.needs))
+        options = float(self.field.options(request))
         size = -float(max((need.devices for need in request.needs), default=0))
         if self._limit is not None:
-            return _Turn((-request.rank, 0.0, 0.0, request.model), count, urgent)
+            return _Turn((-request.rank, request.asked_s, 0.0, 0.0, request.model), count, urgent)
         match self._order:
             case 0:
                 first, second = options, size
@@ -236,7 +249,7 @@ class Planner:
                 first, second = -size, options
             case _:
                 first, second = self.field.lot(request.model, self._order), size
-        return _Turn((-request.rank, first, second, request.model), count, urgent)
+        return _Turn((-request.rank, request.asked_s, first, second, request.model), count, urgent)
 
     def _by_force(self, turn: _Turn, left: int) -> tuple[int, list[_Turn]]:
         """Rearrange this plan's own starts, then displace what is of lower rank. Those displaced queue again."""

@@ -112,6 +112,7 @@ _KINDS: Mapping[str, Callable[[Scene, str], Explanation | None]] = {
     "node": _node,
     "router": _router,
     "fleet": _fleet,
+    "wake": _model,
 }
 
 

@@ -36,6 +36,8 @@ def model_sentences(scene: Scene, name: str, model: Model | None) -> Iterator[st
         yield from waiting_sentences(scene, waiting, name)
         if model is not None and waiting.code == "no_place":
             yield from place_sentences(scene, model)
+    if (overdue := scene.waiting("wake", name)) is not None:
+        yield f"It {overdue.text}."
 
 
 def _wanted(scene: Scene, model: Model) -> str:

@@ -26,6 +26,8 @@ def node_sentences(scene: Scene, view: NodeView) -> Iterator[str]:
     if view.frozen and view.is_silent:
         yield f"But the brake is on: {scene.survey.brake.rstrip('.')}."
     yield f"Its agent is at {node.url}, pool {node.pool}{zone}{_origin(scene, view)}."
+    if view.seen is not None:
+        yield from (f"Its agent says: {problem.rstrip('.')}." for problem in view.seen.problems)
     yield from _closed(scene, view)
     yield from emptying_sentences(scene, view)
     yield from _devices(scene, view)

@@ -28,6 +28,9 @@ def place_sentences(scene: Scene, model: Model) -> Iterator[str]:
         yield "It goes on by itself when such a node is there; until then only an edit of the catalog changes that."
     else:
         yield BY_ITSELF
+        waiting = scene.world.waiting.values()
+        if blamed := sorted(w.subject.removeprefix("node/") for w in waiting if w.code == "crashes"):
+            yield f"Left out for crashes: {names_shown(blamed)}; they come back with time, or by `llmgw uncordon NODE`."
     unheard = [view.node.id for view in scene.survey.nodes.values() if view.seen is None]
     if unheard:
         yield f"Not heard yet, so not counted here: {names_shown(unheard)}."

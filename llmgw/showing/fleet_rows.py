@@ -110,6 +110,8 @@ class NodeRow(View):
     disk_free_bytes: int | None = None
     hostname: str = ""
     version: str = ""
+    problems: tuple[str, ...] = ()
+    """What its agent says is wrong with the node itself."""
 
 
 class NodesPage(View):
@@ -232,6 +234,7 @@ def node_row(scene: Scene, view: NodeView) -> NodeRow:
         disk_free_bytes=None if seen is None or seen.disk is None else seen.disk.free_bytes,
         hostname="" if seen is None else seen.hostname,
         version="" if seen is None else seen.version,
+        problems=() if seen is None else seen.problems,
     )
 
 

@@ -65,6 +65,7 @@ LASTING = frozenset(
         "set_aside",
         "silent",
         "unreadable",
+        "wake_overdue",
     }
 )
 """Codes of waiting entries that the plane itself does nothing about: a person or the world has to."""

@@ -21,7 +21,7 @@ PROGRAMS = {"stub:1": [sys.executable, "-m", "agent.stub_engine"]}
 
 TAKES_VALUE = frozenset(
     {"--name", "--label", "--network", "--ipc", "--restart", "--gpus", "--device", "--group-add", "--mount"}
-    | {"--env", "--entrypoint"}
+    | {"--env", "--entrypoint", "--user", "--ulimit"}
 )
 
 

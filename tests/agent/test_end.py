@@ -76,6 +76,7 @@ async def test_a_killed_engine_is_told_with_its_signal_and_its_devices_pass_on_i
     assert "SIGKILL" in row.reason
     reply = await agent.send(2, start("m-2", stub(), device), stop("m-1"))
     assert [result.outcome for result in reply.results] == [Outcome.ACCEPTED, Outcome.ACCEPTED]
+    assert [result.gone for result in reply.results] == [False, True], "the answer is the proof"
     assert [r.replica for r in (await agent.report()).replicas] == ["m-2"]
     await agent.row("m-2", "ready")
 
@@ -98,7 +99,7 @@ async def test_what_a_dead_engine_leaves_keeps_its_devices_until_a_stop_has_swep
     assert refused is not None
     assert refused.code is RefusalCode.DEVICE_CLAIMED
     assert f"pid {left.pid}" in refused.message
-    await agent.send(3, stop("m-1"))
+    assert not (await agent.send(3, stop("m-1"))).results[0].gone
     await agent.without("m-1")
     assert not alive(left.pid)
 

@@ -148,6 +148,16 @@ def test_err_in_the_table_is_a_sickness_where_it_is_the_cards_own(lines: str, to
     assert sight.problem == ""
 
 
+def test_a_module_without_a_bus_and_with_the_machines_memory_is_a_device_of_unknown_size() -> None:
+    row = (
+        "|   0  Orin (nvgpu)             N/A  | N/A              N/A |                  N/A |\n"
+        "| N/A   N/A  N/A       N/A /  N/A    | Not Supported        |     N/A          N/A |\n"
+    )
+    sight = read_dump(TABLE_HEAD + row + TABLE_END)
+    assert rows(sight) == [(0, "Orin (nvgpu)", None, None, "")]
+    assert sight.problem == ""
+
+
 def test_a_table_that_breaks_off_is_a_problem() -> None:
     line = "|   0  GeForce GTX 1070    Off  | 00000000:03:00.0  On |                  N/A |\n"
     for cut in (TABLE_HEAD + line, TABLE_HEAD + line + TABLE_END[:20], TABLE_HEAD):
@@ -329,6 +339,11 @@ def test_a_tool_that_answers_what_nobody_foresaw_is_a_failed_look_of_its_own_ven
         ),
         ('{"gpu_data": [{"gpu": 0, "mem_usage": {"total_vram": {"value": "16384"}}}]}', [(0, "", 16384, None, "")]),
         ('[{"gpu": 0, "mem_usage": {"total_vram": "N/A", "used_vram": "N/A"}}]', [(0, "", None, None, "")]),
+        ("gpu,power_usage,vram_used,vram_total\n0,142,283,196592\n", [(0, "", 196592, 283, "")]),
+        (
+            '[{"gpu": 0, "vram_used": {"value": 283, "unit": "MB"}, "vram_total": {"value": 16185, "unit": "MB"}}]',
+            [(0, "", 16185, 283, "")],
+        ),
         (
             "GPU: 0\n    ASIC:\n        MARKET_NAME: AMD Instinct MI350X\n        ASIC_SERIAL: 0x0CEE36DDC4255115\n"
             "    VRAM:\n        TYPE: HBM3E\n        SIZE: 294896 MB\n\nGPU: 1\n    VRAM:\n        SIZE: N/A\n",
@@ -355,6 +370,8 @@ def test_a_tool_that_answers_what_nobody_foresaw_is_a_failed_look_of_its_own_ven
         "warned list",
         "gpu_data",
         "N/A",
+        "monitor csv",
+        "monitor json",
         "amd-smi text",
         "rocm-smi lines",
         "warned csv",

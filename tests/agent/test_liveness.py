@@ -195,8 +195,18 @@ def seen(*figures: dict[str, float]) -> Activity:
 )
 def test_hung_is_work_that_stands_still_while_there_is_some(figures: list[dict[str, float]], hung: bool) -> None:
     activity = seen(*figures)
-    assert bool(activity.why_hung(120.0, 60.0 * (len(figures) - 1))) is hung
-    assert activity.why_hung(None, 1e9) == "", "never, where the profile says so"
+    assert bool(activity.why_hung(120.0)) is hung
+    assert activity.why_hung(None) == "", "never, where the profile says so"
+
+
+def test_figures_that_nobody_could_read_for_a_while_are_no_proof_that_it_hangs() -> None:
+    """An engine under a burst may answer nothing in time, and work all the same."""
+    busy = seen({"e:run": 2, "e:tok_total": 5}, {"e:run": 2, "e:tok_total": 9})
+    assert next_activity(busy, {}, LAUNCH, 3600.0) == busy
+    assert busy.why_hung(1.0) == ""
+    again = next_activity(busy, {"e:run": 2, "e:tok_total": 9000}, LAUNCH, 3600.0)
+    assert again is not None
+    assert again.why_hung(1.0) == ""
 
 
 def test_counters_of_work_are_those_of_the_engines_own_family() -> None:

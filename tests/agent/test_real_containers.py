@@ -123,3 +123,18 @@ async def test_an_image_that_cannot_be_had_fails_with_the_tools_words(agent: Age
     row = await agent.row("m-1", "failed")
     assert row.exit_code == 125
     assert any("llmgw-absent" in line for line in row.log_tail)
+
+
+async def test_a_container_runs_as_who_is_asked_for(tmp_path: Path, tool: RealTool) -> None:
+    flags = ("--container-tool", str(tool.tool), "--allow-images", IMAGE, "--container-user", "1234:1235")
+    async with agent_in(tmp_path, *flags) as agent:
+        try:
+            await agent.send(1, start("m-1", contained()))
+            await agent.report(lambda report: any(row.pid for row in report.replicas) and bool(tool.boxes()))
+            (box,) = tool.boxes()
+            assert box["Config"]["User"] == "1234:1235"
+            await agent.send(2, stop("m-1", force=True))
+            await agent.without("m-1")
+            assert tool.boxes() == []
+        finally:
+            tool.clear()

@@ -16,11 +16,11 @@ METRICS = MetricNames(
 ASK = {"model": "m", "max_tokens": 1, "messages": []}
 
 
-def sleepy(*args: str, able: bool = True, **fields: Any) -> LaunchSpec:
+def sleepy(*args: str, able: bool = True, level: int = 1, **fields: Any) -> LaunchSpec:
     mode = ROWS["stub"].sleep
     assert mode is not None
     launch = stub(*(mode.args if able else ()), *args, **fields)
-    return launch.model_copy(update={"metrics": METRICS, "sleep": mode.paths})
+    return launch.model_copy(update={"metrics": METRICS, "sleep": mode.levels[level]})
 
 
 async def row(agent: Agent, **fields: object) -> ReplicaReport:
@@ -113,6 +113,60 @@ async def test_what_sleeps_although_nobody_remembers_it_is_woken(agent: Agent) -
     await row(agent, **AWAKE)
     assert await completion(first) == 200
     assert await figures(first) == {"sleeps": 1, "wakes": 1, "refused_asleep": 0}
+
+
+async def says(at: ReplicaReport) -> str:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(f"{at.url}/v1/chat/completions", json=ASK)
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+async def test_at_level_two_the_weights_are_read_again_before_it_counts_as_awake(agent: Agent) -> None:
+    first = await begun(agent, sleepy(level=2))
+    before = await says(first)
+    for turn in range(2):
+        await agent.rest(2 + 2 * turn, m_1=True)
+        await row(agent, **ASLEEP)
+        await agent.rest(3 + 2 * turn, m_1=False)
+        assert (await row(agent, **AWAKE)).pid == first.pid
+        assert await says(first) == before, "no weights, no sense"
+    assert await figures(first) == {"sleeps": 2, "wakes": 2, "refused_asleep": 0}
+
+
+async def test_an_agent_that_ends_between_the_steps_of_a_wake_takes_them_anew(agent: Agent) -> None:
+    first = await begun(agent, sleepy("--wake-s", "2", level=2))
+    before = await says(first)
+    await agent.rest(2, m_1=True)
+    await row(agent, **ASLEEP)
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        assert (await http.post(f"{first.url}/wake_up?tags=weights")).status_code == 200
+    await agent.rest(3, m_1=False)
+    await agent.kill()
+    await agent.begin()
+    await row(agent, **AWAKE)
+    assert await says(first) == before
+
+
+async def test_a_stub_woken_from_level_two_as_from_level_one_talks_nonsense_and_one_put_to_sleep_cuts_its_streams(
+    agent: Agent,
+) -> None:
+    """What vLLM's documentation says of both, so that whoever gets it wrong is found out here."""
+    first = await begun(agent, sleepy("--token-delay-s", "0.05", level=2))
+    stream = {**ASK, "stream": True, "max_tokens": 1000}
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=first.url or "") as http:
+        async with http.stream("POST", "/v1/chat/completions", json=stream) as answer:
+            lines = answer.aiter_lines()
+            await anext(lines)
+            await http.post("/sleep?level=2")
+            with pytest.raises(httpx.RemoteProtocolError):
+                [line async for line in lines]
+        assert (await http.get("/is_sleeping")).json() == {"is_sleeping": True}
+        assert (await http.post("/collective_rpc", json={"method": "reload_weights"})).status_code == 500
+        await http.post("/wake_up?tags=weights")
+        assert (await http.get("/is_sleeping")).json() == {"is_sleeping": True}
+        await http.post("/wake_up")
+        assert (await http.get("/is_sleeping")).json() == {"is_sleeping": False}
+    assert await says(first) == "nonsense"
 
 
 async def test_a_sleeper_is_stopped_with_proof_like_any_other(agent: Agent) -> None:

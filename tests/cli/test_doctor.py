@@ -288,3 +288,9 @@ def test_engines_on_the_path_are_named(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert machine(PATH=str(tmp_path))["engines"].what == "llama-server found on PATH"
+
+
+@pytest.mark.parametrize(("hard", "health"), [(1024, Health.DOUBT), (65_536, Health.FINE), (-1, Health.FINE)])
+def test_too_few_file_handles_are_a_doubt(hard: int, health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, hard))
+    assert machine()["file handles"].health is health

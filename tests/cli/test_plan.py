@@ -93,7 +93,10 @@ def test_what_would_be_held_ends_with_one(fleet: WorldFleet, tmp_path: Path) -> 
     file.write_text(yaml.safe_dump({"nodes": catalog(running(), model("a"))["nodes"], "models": []}))
     done = Command(fleet)("plan", str(file))
     assert done.exit_code == 1
-    assert "It would be held: " in done.stdout
+    assert "It would be held: it has no models" in done.stdout
+    assert "send it again" not in done.stdout, "that is how signals confirm it"
+    assert "leaves; " in done.stdout, "what it would do once it is confirmed"
+    assert "--allow-removals --plan " in done.stdout
     assert Command(fleet)("plan", str(file), "--allow-removals").exit_code == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw import accepted, canonical
+from llmgw import canonical
 from llmgw.catalog import Catalog, Model, catalog_bytes, catalog_digest, plain
 from llmgw.checking import by_part
 from llmgw.diff import differences
@@ -138,6 +138,6 @@ def test_a_copied_model_is_written_as_it_is_and_not_as_what_it_was_copied_from()
 @pytest.mark.parametrize("edit", [edit for edit in EDITS if check(copy.deepcopy(edit)).catalog is not None])
 def test_the_differences_are_those_between_catalogs_that_share_nothing(edit: dict[str, object]) -> None:
     old, new = Catalog.model_validate(WHOLE), Catalog.model_validate(edit)
-    shared = accepted.sharing(new, old)
+    shared = by_part.sharing(new, old)
     assert shared.models[0] is old.models[0] or edit["models"] != WHOLE["models"]
     assert differences(old, shared) == differences(old, new)

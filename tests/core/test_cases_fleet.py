@@ -75,7 +75,9 @@ def test_b43_a_jump_of_the_planes_clock_loses_no_node_and_stops_nothing(jump_s: 
     f = running(model("m", 2, 1), nodes="ab", count=1)
     before = published(f, "m")
     f.now_s += jump_s
-    f.heard_s = {target: at_s + jump_s for target, at_s in f.heard_s.items()}  # the observer's clock is monotonic
+    f.eyes.heard_s = {
+        target: at_s + jump_s for target, at_s in f.eyes.heard_s.items()
+    }  # the observer's clock is monotonic
     for node in f.nodes.values():
         node.now_s += jump_s
     f.run(60)
@@ -88,7 +90,7 @@ def test_b43_a_stop_that_was_begun_ends_in_time_after_the_clock_went_back() -> N
     f.order("scale", model="m", replicas=2)
     f.run(10)
     f.now_s -= 600.0
-    f.heard_s = {target: at_s - 600.0 for target, at_s in f.heard_s.items()}
+    f.eyes.heard_s = {target: at_s - 600.0 for target, at_s in f.eyes.heard_s.items()}
     f.order("scale", model="m", replicas=1)
     f.run(60)
     assert len(engines(f)) == 1

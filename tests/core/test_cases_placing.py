@@ -90,7 +90,7 @@ def test_scaling_down_and_up_again_gives_the_same_shape_every_time() -> None:
 # --- B37: models that push each other out -------------------------------------------------------------------------
 
 
-def test_two_models_asked_for_in_turns_swap_once_per_residence_and_no_answer_is_cut_off() -> None:
+def test_b37_two_models_asked_for_in_turns_swap_once_per_residence_and_no_answer_is_cut_off() -> None:
     f = fleet("a", 1)
     pair = [model(n, {"min": 0, "max": 1}, idle_timeout_s=3_600) for n in "ab"]
     f.catalog(catalog(f, *pair, policy={"min_residence_s": 60}))
@@ -116,7 +116,7 @@ def test_two_models_asked_for_in_turns_swap_once_per_residence_and_no_answer_is_
     assert all(later - before >= 60 for (_, before), (_, later) in pairwise(answers))
 
 
-def test_two_that_fit_together_stay_together() -> None:
+def test_b37_two_that_fit_together_stay_together() -> None:
     f = fleet("a", 2)
     f.catalog(catalog(f, *(model(n, {"min": 0, "max": 1}, idle_timeout_s=3_600) for n in "ab")))
     f.run(START_S)

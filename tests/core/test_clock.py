@@ -11,17 +11,19 @@ from llmgw import world as records
 from llmgw.carry import Parts, Seed
 from llmgw.decide import decide
 from llmgw.ids import NodeId, ReplicaId
-from llmgw.observation import Observation
+from llmgw.observation import NodeSeen, Observation
 from llmgw.world import Drain, Pause, Scale, Wishes, World
 from tests.core.test_decide_properties import after, worlds
 from tests.core.worlds import NOW, assignment, world
 from tests.effort import examples
 from workflows.fleet_state import FleetState
+from workflows.news import Happened, News
 
 BACK_S = 64.0
 """A power of two, so that sums stay exact."""
 OF_PEOPLE = {(Drain, "deadline_s"), (Scale, "until_s"), (Pause, "until_s")}
 """Moments that people named; the clock that they read was right or not, nobody knows."""
+REPORT = NodeSeen(node=NodeId("node-a"), machine="m", boot="b", instance="i", revision=1)
 
 
 def test_every_moment_that_a_world_remembers_is_known_as_one() -> None:
@@ -88,12 +90,23 @@ def created_s(state: FleetState) -> float:
 
 def test_the_workflow_sets_back_what_it_remembers_before_it_records_anything_new() -> None:
     state = fleet_at(NOW)
-    state.observed(Observation(pool="p", cursor=1), NOW - 3_600.0)
+    news = News()
+    news.add(1, Happened(lambda s: s.observed(Observation(pool="p", cursor=1, nodes=(REPORT,)), NOW)))
+    state = news.preview(state, NOW - 3_600.0).state
     assert created_s(state) == NOW - 3_600.0
+    assert state.world.seen[NodeId("node-a")].at_s == NOW - 3_600.0, "it happened before the clock was set back"
     state.at(NOW - 3_590.0)
     assert created_s(state) == NOW - 3_600.0, "time that passes moves nothing"
     state.at(NOW - 3_590.5)
     assert created_s(state) == NOW - 3_600.0, "nor does what is less than anything depends on"
+
+
+def test_news_of_long_ago_are_no_clock_set_back() -> None:
+    state = fleet_at(NOW)
+    state.at(NOW + 60.0)
+    state.observed(Observation(pool="p", cursor=1, nodes=(REPORT,)), NOW + 10.0)
+    assert created_s(state) == NOW
+    assert state.world.seen[NodeId("node-a")].at_s == NOW + 10.0
 
 
 def test_a_run_that_begins_behind_what_was_carried_over_sets_it_back() -> None:

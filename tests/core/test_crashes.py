@@ -1,7 +1,10 @@
 """Crash loops: whose fault they are, what is left out for them, and the road back."""
 
+import pytest
+
 from llmgw.crashes import WINDOW_S
 from llmgw.ids import NodeId
+from llmgw.showing.explain import explain
 from sim.fleet import SimFleet
 
 from .fleets import catalog, fleet, ids, model, of, places, published, running, why
@@ -62,6 +65,8 @@ def test_a_node_on_which_three_models_fail_gets_no_new_replicas_and_says_why() -
     f.run(20)
     assert places(f, "new") == ["b", "b"]
     assert "left out for crashes: a" in why(f, "model/new")
+    told = explain(f.world, "model/new", f.now_s).sentences
+    assert any(text.startswith("Left out for crashes: a; they come back") for text in told)
 
 
 def test_a_crashing_node_takes_replicas_again_after_a_while_or_when_an_operator_says_so() -> None:
@@ -110,3 +115,43 @@ def test_crashes_of_a_node_survive_carrying_over() -> None:
     f.carry_over()
     f.run(10)
     assert why(f, "node/a").startswith("crashes")
+
+
+# --- many bad models --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nodes", "models"), [("ab", 4), ("abcdefgh", 16)])
+def test_an_engine_that_is_broken_for_all_models_takes_no_node_and_the_last_good_versions_come_back(
+    nodes: str, models: int
+) -> None:
+    names = [f"m{i}" for i in range(models)]
+    f = running(*(model(n, 2, 1, args=["v1"]) for n in names), nodes=nodes, count=4)
+    f.run(120)
+    assert all(len(published(f, n)) == 2 for n in names)
+    bad(f, "v2")
+    f.catalog(catalog(f, *(model(n, 2, 1, args=["v2"]) for n in names)))
+    f.run(600)
+    assert {n: len(published(f, n)) for n in names} == dict.fromkeys(names, 2)
+    assert [why(f, f"node/{n}") for n in nodes] == [""] * len(nodes)
+
+
+def test_bad_models_do_not_keep_a_healthy_one_from_starting() -> None:
+    f = fleet("abcdef", 4)
+    bad(f, "v1")
+    broken = [model(f"bad{i}", 1, 1, args=["v1"]) for i in range(8)]
+    f.catalog(catalog(f, *broken, policy={"max_loading_per_node": 9}))
+    f.run(60)
+    f.catalog(catalog(f, *broken, model("good", 2, 1), policy={"max_loading_per_node": 9}))
+    f.run(30)
+    assert len(published(f, "good")) == 2
+
+
+def test_the_only_node_is_never_left_out() -> None:
+    f = fleet("a", 8)
+    bad(f, "v1")
+    broken = [model(f"bad{i}", 1, 1, args=["v1"]) for i in range(3)]
+    f.catalog(catalog(f, *broken, policy={"max_loading_per_node": 9}))
+    f.run(30)
+    f.catalog(catalog(f, *broken, model("good", 2, 1), policy={"max_loading_per_node": 9}))
+    f.run(30)
+    assert len(published(f, "good")) == 2

@@ -113,6 +113,33 @@ def test_a_refusal_is_a_wait_and_never_a_failed_attempt() -> None:
     assert only(f, "m").attempt == 1
 
 
+def test_what_was_refused_is_not_kept_for_being_taken_back() -> None:
+    f = fleet("a")
+    f.nodes[NodeId("a")].refuses = RefusalCode.NOT_FOUND
+    f.catalog(catalog(f, model("m"), model("k", 0)))
+    f.run(20)
+    f.catalog(catalog(f, model("k", 0)))
+    f.run(5)
+    assert ids(f, "m") == set()
+
+
+def test_what_no_node_takes_asks_each_once_and_then_stays_where_it_is_for_long() -> None:
+    f = fleet("abc")
+    for node in f.nodes.values():
+        node.refuses = RefusalCode.NOT_FOUND
+    f.catalog(catalog(f, model("m")))
+    stays: list[NodeId] = []
+    for _ in range(60):
+        f.run(10)
+        here = only(f, "m").node
+        stays += [] if stays[-1:] == [here] else [here]
+    assert sorted(stays) == ["a", "b", "c"]
+    f.nodes[stays[0]].refuses = None  # what it lacked is there now
+    f.run(800)
+    assert only(f, "m").node == stays[0]
+    assert published(f, "m") == ids(f, "m")
+
+
 def test_a_start_that_is_refused_for_long_goes_to_a_node_that_takes_it() -> None:
     f = fleet("ab")
     f.nodes[NodeId("a")].refuses = RefusalCode.NO_PORT

@@ -119,11 +119,17 @@ def test_a_roll_without_room_is_down_and_one_with_room_is_not() -> None:
     assert (told.least, told.down_starts, [s.kind for s in told.steps]) == (1, 0, [StepKind.MOVE])
 
 
-def test_what_is_refused_or_held_begins_nothing() -> None:
+def test_of_what_is_held_is_shown_what_it_leads_to_once_it_is_confirmed() -> None:
     fleet = running(*(model(n) for n in "abcd"))
     raw = {**catalog(fleet, model("a")), "allow_removals": False}
     held = foresee(fleet.world, raw, fleet.now_s)
-    assert (held.judgement, held.counts) == (Judgement.HELD, {})
+    assert (held.judgement, held.counts) == (Judgement.HELD, {StepKind.STOP: 3})
+    assert held.text.startswith("held: it removes 3 of the 4 models")
+    assert held.hash == foresee(fleet.world, {**raw, "allow_removals": True}, fleet.now_s).hash
+
+
+def test_what_is_refused_begins_nothing() -> None:
+    fleet = running(*(model(n) for n in "abcd"))
     refused = foresee(fleet.world, {"models": [{"name": "a", "profiles": []}]}, fleet.now_s)
     assert refused.judgement is Judgement.REFUSED
     assert refused.problems

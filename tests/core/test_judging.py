@@ -14,11 +14,11 @@ from llmgw import judging
 from llmgw.canonical import canonical_json
 from llmgw.catalog import MAX_COMPRESSED_BYTES, Node, catalog_digest
 from llmgw.catalog_input import ENCODING, NotACatalogError, compress_catalog, sent_catalog
-from llmgw.ids import ModelName, NodeId
+from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.judging import Judged, judge
 from llmgw.plan import Judgement, Verdict
 from llmgw.wire import MAX_ERROR_CHARS, Token
-from llmgw.world import Input, InputKind, Scale, Wishes, World
+from llmgw.world import Input, InputKind, RouterFacts, Scale, Wishes, World
 from tests.effort import examples
 
 from .strategies import json_values
@@ -188,6 +188,48 @@ def test_removing_at_least_three_and_more_than_a_third_is_held(running: str, kep
     if judgement is Judgement.HELD:
         assert replace(found.world, held=None) == start
         assert "allow_removals" in only(found).text
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [
+        ("a", "has no models, and 1 model is running (a)"),
+        ("ab", "has no models, and 2 models are running (a, b)"),
+    ],
+)
+def test_a_catalog_without_models_is_held_however_few_run(running: str, said: str) -> None:
+    found = judged(in_force(serving(*running)), sent(1, raw_catalog()))
+    assert only(found).judgement is Judgement.HELD
+    assert said in only(found).text
+
+
+def test_replacing_the_only_model_by_another_is_an_edit_like_any_other() -> None:
+    assert only(judged(in_force(serving("a")), sent(1, raw_catalog("b")))).judgement is Judgement.ACCEPTED
+
+
+@pytest.mark.parametrize(("section", "said"), [("nodes", "all nodes"), ("routers", "all routers")])
+def test_a_catalog_that_names_no_node_or_no_router_any_more_is_held_where_something_runs(
+    section: str, said: str
+) -> None:
+    there = {"nodes": [{"id": "n1", "url": "http://n:1"}], "routers": [{"id": "r1", "url": "http://r:1"}]}
+    start = judged(serving("a", "b"), sent(1, raw_catalog("a", "b", **there, allow_removals=True))).world
+    assert start.generation == 1
+    found = judged(start, sent(2, raw_catalog("a", "b", **{**there, section: []})))
+    assert only(found).judgement is Judgement.HELD
+    assert said in only(found).text
+    assert only(judged(start, sent(2, raw_catalog("a", **there)))).judgement is Judgement.ACCEPTED
+    nothing_runs = judged(world("a"), sent(1, raw_catalog("a", **there))).world
+    found = judged(nothing_runs, sent(2, raw_catalog("a", **{**there, section: []})))
+    assert only(found).judgement is Judgement.ACCEPTED
+
+
+def test_a_router_that_leaves_the_catalog_with_a_table_is_warned_about() -> None:
+    routers = [{"id": "r1", "url": "http://r:1"}, {"id": "r2", "url": "http://s:1"}]
+    start = judged(serving("a", "b"), sent(1, raw_catalog("a", "b", routers=routers, allow_removals=True))).world
+    held = replace(start, routers={RouterId(r): RouterFacts(acked_revision=3) for r in ("r1", "r2")})
+    warnings = only(judged(held, sent(2, raw_catalog("a", "b", routers=routers[:1])))).warnings
+    assert any("router r2 is told nothing more" in warning for warning in warnings)
+    assert not any("router r1" in warning for warning in warnings)
 
 
 def test_models_that_do_not_run_may_be_removed_freely() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from llmgw.ids import NodeId
+from llmgw.ids import NodeId, RouterId
 from llmgw.world import StopCause
 from sim.fleet import SimFleet
 from sim.node import SimNode, devices, with_inventory
 
-from .fleets import START_S, catalog, fleet, ids, model, of, only, places, published, running, why
+from .fleets import START_S, catalog, fleet, ids, model, of, only, places, published, running, state, why
 
 
 def shown(f: SimFleet, *models: dict[str, object], **fields: object) -> SimFleet:
@@ -259,3 +259,22 @@ def test_a_scarce_kind_is_left_to_whom_nothing_else_suits() -> None:
 def test_a_profile_without_devices_goes_wherever_its_memory_fits(profile: dict[str, object]) -> None:
     f = shown(fleet("a", count=0), model("cpu", devices=0, profile={**profile, "host_memory": "1GiB"}))
     assert published(f, "cpu") == ids(f, "cpu") != set()
+
+
+@pytest.mark.parametrize("third", [2, 3])
+def test_who_gives_way_to_one_that_gives_way_itself_gives_way_to_the_last(third: int) -> None:
+    """The promises are checked at every step: no device is anybody's beside another's."""
+    f = running(model("low", priority=-1), nodes="a", count=1)
+    [low] = ids(f, "low")
+    router = f.routers[RouterId("r1")]
+    router.begin(low)
+    levels = [model("low", priority=-1)]
+    for priority in range(third):
+        levels.append(model(f"m{priority}", priority=priority))
+        f.catalog(catalog(f, *levels))
+        f.run(2)
+    last = f"m{third - 1}"
+    assert (ids(f, "low"), len(ids(f, last))) == ({low}, 1)
+    router.end(low)
+    f.run(60)
+    assert (ids(f, "low"), state(f, last)) == (set(), "ready")

@@ -281,6 +281,75 @@ def test_an_engine_that_does_not_wake_and_dies_is_replaced() -> None:
     assert only(f, "m").replica != a.replica
 
 
+LONG_S = 600.0
+
+
+def test_what_nobody_asks_for_in_its_time_asleep_is_stopped_at_that_moment_and_started_anew_later() -> None:
+    f = asleep(sleeper(asleep_timeout_s=LONG_S))
+    [replica] = ids(f, "m")
+    f.run(LONG_S - 5)
+    assert (ids(f, "m"), engine(f).asleep) == ({replica}, True)
+    f.run(30)
+    assert (ids(f, "m"), state(f, "m")) == (set(), "asleep")
+    ask(f)
+    f.run(START_S * 2)
+    assert (state(f, "m"), replica in ids(f, "m")) == ("ready", False)
+
+
+def test_each_wake_begins_its_time_asleep_anew_also_one_that_was_not_proven_yet() -> None:
+    f = asleep(sleeper(asleep_timeout_s=LONG_S))
+    [replica] = ids(f, "m")
+    for _ in range(4):
+        f.run(LONG_S * 0.8)
+        ask(f)
+        f.run(10)
+        answer(f)
+        rest(f)
+        f.run(1)
+        assert (ids(f, "m"), engine(f).asleep) == ({replica}, True)
+    a = only(f, "m")
+    assert a.sleep is not None
+    begun_anew = replace(a, sleep=replace(a.sleep, since_s=f.clock_s - LONG_S * 2, ends=True))
+    f.world = replace(f.world, assignments={replica: begun_anew})
+    f.run(30)
+    assert ids(f, "m") == {replica}, "it was wanted a moment ago"
+
+
+def test_why_it_was_stopped_in_its_sleep_is_told() -> None:
+    f = asleep(sleeper(asleep_timeout_s=LONG_S))
+    f.run(LONG_S + 60)
+    assert any("nobody asked for m in the 600 s that it slept" in line for line in f.story), f.story[-6:]
+
+
+def test_sleep_settings_are_for_models_that_sleep() -> None:
+    raw = {"models": [{**sleeper(idle="stop"), "sleep_level": 2}, {**sleeper("b", asleep_timeout_s=5), "idle": "stop"}]}
+    told = [f"{p.path}: {p.what}" for p in check(raw).problems]
+    assert len(told) == 2, told
+    assert all("sleep_level and asleep_timeout_s are for models with idle: sleep" in line for line in told)
+
+
+def test_the_level_is_an_input_of_the_launch_and_the_time_asleep_is_not() -> None:
+    one, same, two, later = (
+        accepted(**fields) for fields in ({}, {"sleep_level": 1}, {"sleep_level": 2}, {"asleep_timeout_s": 5.0})
+    )
+    prints = [fingerprint(c.models[0], c.models[0].profiles[0], c) for c in (one, same, two, later)]
+    assert prints[0] == prints[1] == prints[3] != prints[2]
+    profile = {"engine": "vllm"}
+    launches = []
+    for level in (1, 2):
+        found = accepted(weights="hf://a/b", profile=profile, sleep_level=level)
+        launches.append(render(found.models[0], found.models[0].profiles[0], found, "nvidia").sleep)
+    assert launches[0] is not None
+    assert launches[1] is not None
+    assert (launches[0].sleep, launches[0].wake, launches[0].then) == ("/sleep?level=1", "/wake_up", ())
+    assert launches[1].sleep == "/sleep?level=2"
+    assert [launches[1].wake, *(step.path for step in launches[1].then)] == [
+        "/wake_up?tags=weights",
+        "/collective_rpc",
+        "/wake_up?tags=kv_cache",
+    ]
+
+
 def test_it_sleeps_on_when_the_plane_is_carried_over_and_wakes_where_the_plane_forgot_that_it_slept() -> None:
     f = asleep()
     parts = carry.pack(f.world, f.catalog_raw, {})

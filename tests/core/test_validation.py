@@ -388,7 +388,117 @@ WARNED: dict[str, tuple[Json, str, str]] = {
         AT,
         "loads one .gguf file",
     ),
+    "a canary of more than all": (
+        {"models": [model(canary={"replicas": 3}, replicas=2)]},
+        "models[0].canary.replicas",
+        "a canary of 3 replicas is more than the model ever has (2)",
+    ),
+    "a node listed twice": (
+        {"nodes": [node()], **launched(nodes=["n1", "n1"])},
+        f"{AT}.nodes[1]",
+        '"n1" is there twice',
+    ),
+    "nodes listed in two cases": (
+        {"nodes": [node("n1"), node("N2"), node("n3")], **launched(nodes=["n3", "N2", "n1", "n3"])},
+        f"{AT}.nodes[3]",
+        '"n3" is there twice',
+    ),
+    "devices listed in two cases": (
+        launched(accelerators=[{"count": 1, "devices": ["GPU-1", "gpu-1"]}]),
+        f"{AT}.accelerators[0].devices[1]",
+        'differs only in case from "GPU-1"',
+    ),
+    "nodes that differ in case": (
+        {"nodes": [node("n1"), node("N1", url="http://n2:1")], **launched()},
+        "nodes[1].id",
+        'differs only in case from "n1" (nodes[0].id): two of them',
+    ),
+    "routers that differ in case": (
+        {"routers": [node("r"), node("R", url="http://n2:1")], **launched()},
+        "routers[1].id",
+        "differs only in case",
+    ),
+    "pools that differ in case": ({"pools": [{"name": "g"}, {"name": "G"}], **launched()}, "pools[1].name", "in case"),
+    "a preference against what is required": (
+        launched(labels={"t": "a"}, prefer_labels={"t": "b", "u": "c"}),
+        f"{AT}.prefer_labels.t",
+        "t=b is preferred, and t=a is required",
+    ),
+    "zones without any": (
+        {"nodes": [node()], "models": [model(spread_zones=True)]},
+        "models[0].spread_zones",
+        "in a zone",
+    ),
+    "more than all devices": (
+        {
+            "nodes": [node(devices=[{"count": 2, "kind": "H100"}])],
+            "models": [model(replicas=3, profiles=[profile(accelerators=[{"count": 1}])])],
+        },
+        "models[0].replicas",
+        "3 replicas are wanted, of 1 device each, and all declared nodes have 2 together",
+    ),
 }
+
+NOT_WARNED: dict[str, Json] = {
+    "a canary of all": {"models": [model(canary={"replicas": 2}, replicas=2)]},
+    "a canary of what is off": {"models": [model(canary={"replicas": 2}, replicas=0)]},
+    "as many as there are devices": {
+        "nodes": [node(devices=[{"count": 2, "kind": "H100"}])],
+        "models": [model(replicas=2, profiles=[profile(accelerators=[{"count": 1}])])],
+    },
+    "more than the devices of nodes that say nothing of theirs": {
+        "nodes": [node(devices=[{"count": 2, "kind": "H100"}]), node("n2")],
+        "models": [model(replicas=9, profiles=[profile(accelerators=[{"count": 1}])])],
+    },
+    "more than all devices where they may be shared": {
+        "nodes": [node(devices=[{"count": 2, "kind": "H100"}])],
+        "models": [model(replicas=9, profiles=[profile(accelerators=[{"count": 1, "claim": "8GiB"}])])],
+    },
+    "zones where one node has one": {
+        "nodes": [node(), node("n2", zone="z")],
+        "models": [model(spread_zones=True)],
+    },
+    "a preference for what is required": launched(labels={"t": "a"}, prefer_labels={"t": "a"}),
+}
+
+
+@pytest.mark.parametrize("case", NOT_WARNED)
+def test_what_may_well_be_meant_gives_no_warning(case: str) -> None:
+    checked = check(NOT_WARNED[case])
+    assert checked.catalog is not None, checked.problems
+    assert checked.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://n1:7070", "http://n1:7070/", "HTTP://N1:7070", "http://me:secret@n1:7070"],
+)
+@pytest.mark.parametrize("section", ["nodes", "routers"])
+def test_one_address_is_one_node_or_router_however_it_is_written(section: str, url: str) -> None:
+    others = [{"id": "other", "url": url}]
+    raw = (
+        {**launched(), "nodes": [node(), *others]}
+        if section == "nodes"
+        else {**launched(), "nodes": [node()], section: others}
+    )
+    found = [p for p in check(raw).problems if "is there twice" in p.what]
+    assert [p.path for p in found] == [f"{section}[{1 if section == 'nodes' else 0}].url"]
+    assert found[0].what == 'the URL "http://n1:7070" is there twice; first as nodes[0].url'
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://n1", "http://n1:80", True),
+        ("https://n1:443/a", "https://N1/a/", True),
+        ("http://n1:443", "https://n1:443", False),
+        ("http://n1/a", "http://n1/A", False),
+        ("http://n1:8080", "http://n1:80", False),
+    ],
+)
+def test_default_ports_are_no_difference_and_paths_are(one: str, other: str, same: bool) -> None:
+    raw = {**launched(), "nodes": [node("a", url=one), node("b", url=other)]}
+    assert any("is there twice" in p.what for p in check(raw).problems) is same
 
 
 @pytest.mark.parametrize("case", WARNED)

@@ -463,6 +463,18 @@ def test_a_node_row_shows_devices_with_their_holders() -> None:
     assert (second.state, second.drained, second.note) == ("unknown", True, "not heard yet")
 
 
+def test_what_agents_say_is_wrong_with_their_nodes_is_shown_everywhere() -> None:
+    lost, blind = "the state folder was removed", "processes cannot be counted: EMFILE"
+    a = replace(seen("node-a", row("qwen-1", "qwen")), problems=(lost, blind))
+    b = replace(seen("node-b"), problems=(lost,))
+    start = replace(steady(), seen={NodeId("node-a"): a, NodeId("node-b"): b})
+    assert [shown.problems for shown in views.nodes(start, NOW).nodes] == [(lost, blind), (lost,)]
+    assert {f"nodes node-a, node-b: {lost}", f"node node-a: {blind}"} <= set(
+        views.status(start, Recent(), NOW).warnings
+    )
+    assert f"Its agent says: {blind}." in views.explain(start, "node-a", NOW).sentences
+
+
 # --- details -------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmgw.ids import ModelName, RouterId
+from llmgw.ids import ModelName, NodeId, RouterId
 from llmgw.waking import REST_S
 from llmgw.wire import ModelState
 from sim import faults, story
@@ -71,6 +71,33 @@ def test_an_idle_model_goes_back_to_sleep_and_the_next_request_wakes_it_again() 
         f.run(10)
         assert (state(f, "m"), ids(f, "m")) == ("asleep", set())
     assert len(seen) == 20, "one start for each wake"
+
+
+@pytest.mark.parametrize("how", ["stop", "sleep"])
+@pytest.mark.parametrize("slow_s", [0.0, 1.0])
+def test_b33_every_request_of_twenty_cycles_is_served_at_whatever_phase_of_going_to_sleep_it_comes(
+    how: str, slow_s: float
+) -> None:
+    """Asked for after 0, 0.5, 1 … seconds: asleep, being withdrawn, draining, stopping, stopped."""
+    f = running(sleeper(idle=how), nodes="a")
+    f.delay = lambda: slow_s
+    asked(f, "m")
+    f.run(START_S * 2 + 10 * slow_s)
+    for turn in range(20):
+        assert (state(f, "m"), len(published(f, "m"))) == ("ready", 1), f"cycle {turn}"
+        router(f).asked = frozenset()
+        idle(f)
+        f.run(turn * 0.5)
+        before = f.world.next_replica
+        for replica in router(f).table.endpoints:  # not told yet: it serves this one, and the next one has to wait
+            router(f).begin(replica)
+            f.run(5)
+            router(f).end(replica)
+            f.run(5 + 4 * slow_s)
+        asked(f, "m")
+        f.run(START_S + f.nodes[NodeId("a")].stop_s + f.nodes[NodeId("a")].wake_s + 12 * slow_s)
+        assert f.world.next_replica - before <= 1, "one start at most for each wake"
+        assert sum(1 for a in f.world.assignments.values() if a.stop is None) == 1
 
 
 def test_a_request_that_comes_while_the_model_is_withdrawn_takes_it_back() -> None:
@@ -215,7 +242,7 @@ def test_a_model_scaled_up_by_order_does_not_sleep() -> None:
     assert state(f, "m") == "ready"
 
 
-def test_twenty_models_that_wake_at_once_share_two_devices_and_lose_no_wish() -> None:
+def test_b38_twenty_models_that_wake_at_once_share_two_devices_and_lose_no_wish() -> None:
     names = [f"m{i:02}" for i in range(20)]
     f = running(*(sleeper(n) for n in names), nodes="a", count=2)
     asked(f, *names)
@@ -229,7 +256,7 @@ def test_twenty_models_that_wake_at_once_share_two_devices_and_lose_no_wish() ->
     assert served == set(names)
 
 
-def test_a_model_that_cannot_start_is_tried_so_often_then_rests_until_it_is_asked_for_anew() -> None:
+def test_b36_a_model_that_cannot_start_is_tried_so_often_then_rests_until_it_is_asked_for_anew() -> None:
     f = running(sleeper(), nodes="a", policy={"max_attempts": 3})
     node = f.nodes[next(iter(f.nodes))]
     node.crash_starts = True

@@ -49,6 +49,37 @@ def test_llama_swap_s_ttl_of_minus_one_inherits_and_of_zero_is_never(ttl: str, e
     assert models(found)["m"].get("idle_timeout_s") == expected
 
 
+def test_sleep_in_place_of_a_stop_is_carried_over_for_what_can_sleep_and_is_idle_for_a_time() -> None:
+    found = of(
+        "llama-swap",
+        """
+        models:
+          deep:
+            cmd: vllm serve org/m --port ${PORT} --enable-sleep-mode
+            ttl: 60
+            sleepMode: enable
+            sleepEndpoints: [{endpoint: "/sleep?level=2", method: POST}]
+            wakeEndpoints: [{endpoint: /wake_up}, {endpoint: /collective_rpc, body: '{"method": "reload_weights"}'}]
+          light: {cmd: "vllm serve org/n --port ${PORT}", ttl: 60, sleepEndpoints: [{endpoint: "/sleep?level=1"}]}
+          ever: {cmd: "vllm serve org/o --port ${PORT}", sleepEndpoints: [{endpoint: "/sleep?level=1"}]}
+          other: {cmd: llama-server -m /m.gguf, ttl: 60, sleepEndpoints: [{endpoint: /sleep}]}
+          plain: {cmd: "vllm serve org/p --port ${PORT}", ttl: 60, wakeEndpoints: [{endpoint: /wake_up}]}
+        """,
+    )
+    told = {name: (model.get("idle"), model.get("sleep_level")) for name, model in models(found).items()}
+    assert told == {
+        "deep": ("sleep", 2),
+        "light": ("sleep", None),
+        "ever": (None, None),
+        "other": (None, None),
+        "plain": (None, None),
+    }
+    assert changed(found, "sleepEndpoints", "`idle: sleep`")
+    assert changed(found, "--enable-sleep-mode", "only where its model says `idle: sleep`")
+    assert lost(found, "sleepEndpoints", "what is idle for its ttl")
+    assert lost(found, "wakeEndpoints", "no endpoint")
+
+
 def test_a_name_that_two_models_claim_stays_with_the_first_and_each_loss_names_both() -> None:
     aliases = ["hermes-agent", "agent-primary", "qwen36-agent"]
     found = of(

@@ -94,10 +94,20 @@ def test_an_unreadable_record_is_tried_anew_each_time() -> None:
     assert of_world(first.world) is None
 
 
-def test_no_more_than_the_last_few_are_kept() -> None:
-    records = of_world(world())
-    assert records is not None
-    handed_on = HandedOn(most=2)
-    for name in (b"1", b"2", b"1", b"3"):
-        handed_on.keep((name,), records)
-    assert [handed_on.find((name,)) is records for name in (b"1", b"2", b"3", b"4")] == [True, False, True, False]
+def test_no_more_than_the_last_of_a_few_fleets_is_kept() -> None:
+    handed_on: HandedOn[int] = HandedOn(most=2)
+    for number, fleet in enumerate(("a", "b", "a", "c")):
+        handed_on.keep(fleet, (b"%d" % number,), number)
+    assert [handed_on.find("a", (b"%d" % number,)) for number in range(4)] == [None, None, 2, None]
+    assert handed_on.find("b", (b"1",)) is None, "it is too long ago"
+    assert handed_on.find("c", (b"3",)) == 3
+
+
+def test_each_run_has_the_very_catalog_of_the_run_before() -> None:
+    parts, seed = carry.pack(world(), {"models": []}, {}), seed_of(world())
+    first, second = carry.unpack(seed, parts), carry.unpack(seed, parts)
+    assert first.world.catalog is not None
+    assert first.world.catalog is second.world.catalog
+    spoilt = replace(parts, catalog=zlib.compress(b'{"raw": {"models": 3}}'))
+    for _ in range(2):
+        assert "catalog" in carry.unpack(seed, spoilt).unreadable, "it is tried anew each time"

@@ -44,14 +44,14 @@ def test_a_preview_has_all_that_happened_and_leaves_the_state_as_it_was() -> Non
     news = News()
     news.add(3, Happened(lambda s: s.refuse("a", "no", 1.0)))
     news.add(-2, Happened(lambda s: s.take(Input(2, InputKind.ORDER, "cordon", [], 1.0))))
-    preview = news.preview(state)
+    preview = news.preview(state, 1.0)
     assert preview.seen == (3, -2)
     assert (len(preview.state.world.inbox), len(preview.state.recent.refusals)) == (1, 1)
     assert (len(state.world.inbox), len(state.recent.refusals)) == (0, 0)
     assert news.has([3])
     assert not news.has([3, 4])
     assert len(news.take([-2])) == 1
-    assert news.preview(state).seen == (3,)
+    assert news.preview(state, 1.0).seen == (3,)
 
 
 async def test_bursts_of_signals_replay(client: Client) -> None:

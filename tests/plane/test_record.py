@@ -4,11 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from llmgw import record
-from llmgw.calls import CallOutcome, DispatchAnswer, DispatchCall, PublishAnswer, PublishCall, TaskResult
-from llmgw.ids import DeviceId, Fingerprint, NodeId, ReplicaId, RouterId
+from llmgw import batches, record
+from llmgw.calls import (
+    CallOutcome,
+    DispatchAnswer,
+    DispatchCall,
+    PublishAnswer,
+    PublishCall,
+    StartOrder,
+    TaskResult,
+)
+from llmgw.ids import DeviceId, Fingerprint, ModelName, NodeId, ReplicaId, RouterId, SpecId
 from llmgw.observation import NodeSeen, Observation, RouterSeen, SilenceSeen, TroubleSeen
 from llmgw.wire import (
+    BatchReply,
     CommandResult,
     Device,
     EngineState,
@@ -25,6 +34,8 @@ from llmgw.wire import (
     Token,
 )
 from llmgw.world import NodeTask, RouterFacts, Silence, SilenceLevel, Wishes, World
+from tests.core.worlds import row
+from tests.core.worlds import seen as node_seen
 
 NODE, ROUTER, REPLICA = NodeId("n1"), RouterId("r1"), ReplicaId("m-1")
 WORLD = World(fleet="f", installation="i", epoch=3, seq=10)
@@ -173,6 +184,38 @@ def test_a_refusal_is_kept_until_the_next_answer() -> None:
     assert world.refused[REPLICA].code is RefusalCode.NO_PORT
     world = record.answered(world, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED), 6.0)
     assert world.refused == {}
+
+
+def test_what_an_answer_proves_gone_is_out_of_the_report_and_of_nothing_else() -> None:
+    reports = (row("m-1", "m", EngineState.FAILED), row("m-2", "m"))
+    before = replace(
+        WORLD, seen={NODE: node_seen(NODE, *reports)}, sent={REPLICA: 11, ReplicaId("m-2"): 9, ReplicaId("m-3"): 11}
+    )
+    after = record.answered(before, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED, gone=(REPLICA,)), 1.0)
+    assert [r.replica for r in after.seen[NODE].replicas] == ["m-2"]
+    assert after.seen[NODE].token == before.seen[NODE].token, "of what it has not listed it says nothing"
+    assert after.sent == {REPLICA: 0, ReplicaId("m-2"): 9, ReplicaId("m-3"): 11}
+    unheard = replace(before, seen={})
+    assert record.answered(unheard, CALL, DispatchAnswer(outcome=CallOutcome.ANSWERED, gone=(REPLICA,)), 1.0).seen == {}
+
+
+def test_only_what_a_batch_has_stopped_is_taken_for_gone() -> None:
+    call = CALL.model_copy(
+        update={
+            "starts": (
+                StartOrder(
+                    replica=ReplicaId("m-9"), model=ModelName("m"), fingerprint="p", attempt=1, spec=SpecId("s")
+                ),
+            )
+        }
+    )
+    results = (
+        CommandResult(subject=REPLICA, outcome=Outcome.ACCEPTED, gone=True),
+        CommandResult(subject="m-9", outcome=Outcome.ACCEPTED, gone=True),
+    )
+    answer = batches.answer_of(call, BatchReply(token=CALL.token, results=results))
+    assert answer.gone == (REPLICA,)
+    assert not answer.is_plain(), "it calls for a decision"
 
 
 def test_an_answered_task_is_done() -> None:

@@ -36,7 +36,7 @@ async def test_requests_wait_for_their_model_and_are_answered_when_it_wakes(hold
     assert holding.router.traffic.asks.waiting() == {}
 
 
-async def test_one_ask_of_many_is_told_in_the_state_with_how_many_wait(holding: Rig, engine: Engine) -> None:
+async def test_b38_one_ask_of_many_is_told_in_the_state_with_how_many_wait(holding: Rig, engine: Engine) -> None:
     await holding.serve(ASLEEP, ())
     async with watching(holding) as reader:
         assert (await reader.next()).asked == ()
@@ -62,7 +62,7 @@ async def test_one_more_than_may_wait_is_told_when_to_come_back(holding: Rig) ->
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_a_client_that_goes_away_frees_its_place(holding: Rig, engine: Engine) -> None:
+async def test_b36_a_client_that_goes_away_frees_its_place(holding: Rig, engine: Engine) -> None:
     await holding.serve(ASLEEP, ())
     gone = [asyncio.create_task(holding.ask("m")) for _ in range(3)]
     await held(holding, 3)
@@ -101,7 +101,7 @@ async def test_who_waits_in_vain_is_told_at_once(holding: Rig, models: tuple[obj
     assert (await waiting)[0] == status
 
 
-async def test_listing_models_is_no_ask(holding: Rig) -> None:
+async def test_b38_listing_models_is_no_ask(holding: Rig) -> None:
     await holding.serve(ASLEEP, ())
     for _ in range(5):
         async with holding.client.get(holding.url + "/v1/models") as response:

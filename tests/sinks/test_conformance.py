@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from activities.outward import RefusedError
+from activities.sinks.sink import RouterError
 from llmgw.calls import CallOutcome
 from llmgw.ids import ModelName
 from llmgw.router_kinds import KINDS, kind_of, limits
@@ -278,6 +279,21 @@ async def test_the_last_model_leaves_an_empty_table_and_not_no_update(kind: str,
         await plane.sees(plane.holds_table)
         if plane.rig.door:
             assert (await ask(plane)).status_code in (404, 503)
+
+
+async def test_a_haproxy_that_refuses_its_configuration_is_named_and_goes_on_serving(tmp_path: Path) -> None:
+    async with scene("haproxy", tmp_path) as (plane, _one, _two), engine("n-1", "n") as other:
+        await serves(plane, {"m-1", "m-2"})
+        own = tmp_path / "haproxy.cfg"
+        text = own.read_text()
+        own.write_text(text + "  nonsense\n")
+        with pytest.raises(RouterError, match="did not come up"):
+            await plane.patch(put=[other.endpoint], models=[M.model_copy(update={"name": "n"})])
+        await serves(plane, {"m-1", "m-2"})
+        own.write_text(text)
+        await plane.patch(put=[other.endpoint], models=[M.model_copy(update={"name": "n"})])
+        await serves(plane, {"n-1"}, "n")
+        await serves(plane, {"m-1", "m-2"})
 
 
 async def test_prometheus_scrapes_engines_under_the_planes_labels(tmp_path: Path) -> None:

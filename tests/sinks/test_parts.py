@@ -133,7 +133,7 @@ def test_haproxys_and_envoys_checks_come_as_often_as_the_operator_says() -> None
     one = book(endpoint("a")).model_copy(update={"settings": {"check_every_s": "30"}})
     text = haproxy_text.config_text(haproxy_text.wanted_of(one), one, Path("/x.map")).decode()
     assert "check inter 30s" in text
-    [cluster] = json.loads(envoy_text.files_of(one, Path("/x"))["cds.yaml"])["resources"]
+    [cluster] = json.loads(envoy_text.files_of(one, Path("/x"))["cds.json"])["resources"]
     assert {cluster["health_checks"][0][name] for name in ("interval", "no_traffic_interval")} == {"30s"}
 
 
@@ -155,6 +155,19 @@ async def test_haproxy_is_told_many_things_on_one_line_and_each_answer_counts(tm
             await master.tell(f"enable health b/ s{n}" for n in range(700))
     assert all(len(line) < 16_384 for line in lines), "what HAProxy reads as one line"
     assert sum(line.count(";") + 1 for line in lines) <= 770
+
+
+async def test_a_reload_that_failed_is_known_by_the_masters_count(tmp_path: Path) -> None:
+    told = ["7 master 1 [failed: 1] 0d00h00m03s 2.6.12", "# workers", "9 worker 1 0d00h00m03s 2.6.12", "# programs"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.write("\n".join(["#<PID> <type> <reloads> <uptime> <version>", *told]).encode())
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "s"):
+        found = await MasterSocket(tmp_path / "s").processes()
+    assert (found.master, found.worker, found.former, found.reloads, found.failed) == (7, 9, (), 1, 1)
 
 
 async def test_servers_of_some_backends_are_read_from_several_tables(tmp_path: Path) -> None:
@@ -335,7 +348,7 @@ def test_envoys_leaving_hosts_stay_listed_unless_their_address_serves_again() ->
     assert hosts == {"10.0.0.1": "DRAINING", "10.0.0.2": "HEALTHY"}
     reused = envoy_text.files_of(book(endpoint("m-3", url="http://10.0.0.1:80"), leaving=(gone,)), Path("/x"))
     assert _hosts(reused) == {"10.0.0.1": "HEALTHY"}
-    assert list(files)[-2:] == ["cds.yaml", "rds.yaml"]
+    assert list(files)[-2:] == ["cds.json", "rds.json"]
 
 
 def _hosts(files: dict[str, bytes]) -> dict[str, str]:

@@ -189,3 +189,34 @@ async def test_b29_an_engine_that_hangs_behind_a_healthy_face_is_replaced_and_an
         assert (await home.table())[1]["idle"] == [idles]
         events = [str(event) for event in (await home.fleet.query("events"))["events"]]
         assert any("no token progress" in event for event in events), events
+
+
+async def test_b29_an_engine_that_is_only_too_busy_to_answer_is_never_ended_and_serves_on(tmp_path: Path) -> None:
+    """Its health, its list and its figures take longer than anybody waits, for longer than a stall may last."""
+    async with house(tmp_path) as home:
+        await home.fleet.apply(home.catalog(stub("m", 1, stall_limit_s=2.0)))
+        await home.until_listed({"m": "ready"})
+        [busy] = (await home.table())[1]["m"]
+        [url] = [e["url"] for page in await home.fleet.pages("endpoints") for e in page["endpoints"]]
+        before = await rows(home)
+        works = asyncio.create_task(stream(home, home.url("r1"), "m", 1000))
+        async with asyncio.timeout(LIMIT_S):
+            while not await in_flight(home, url):  # noqa: ASYNC110 - asked from outside
+                await asyncio.sleep(0.1)
+        async with home.http.post(f"{url}/stub", json={"do": "slow", "s": 3600.0}) as told:
+            assert told.status == 200
+        await home.until(lambda _, replicas: not replicas["m"])
+        async with home.http.post(f"{url}/stub", json={"do": "slow"}) as told:
+            assert told.status == 200
+        await home.until(lambda _, replicas: replicas["m"] == [busy])
+        assert await works == 1000, "what it worked on ends in order"
+        assert [row["id"] for row in await rows(home)] == [row["id"] for row in before] == [busy]
+        assert (await ask(home, "r1", "m"))[:2] == (200, busy)
+        events = [str(event) for event in (await home.fleet.query("events"))["events"]]
+        assert not any("fail" in event or "hung" in event for event in events), events
+
+
+async def in_flight(home: House, url: str) -> int:
+    async with home.http.get(f"{url}/metrics") as page:
+        lines = (await page.text()).splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("stub:requests_running "))

@@ -123,13 +123,13 @@ function nodeCard(node, byId, palette) {
   const held = Object.entries(Object.groupBy(node.devices.filter((d) => d.holders.length), (d) => modelOf(d, byId)));
   const said = [`${node.id}, ${node.state.replaceAll("_", " ")}`, ...marks, room(node),
     ...held.map(([model, devices]) => `${devices.length} held by ${model}`),
-    ...node.devices.filter((device) => device.problem).map((device) => `device ${device.index}: ${device.problem}`), node.note];
+    ...node.devices.filter((device) => device.problem).map((device) => `device ${device.index}: ${device.problem}`), node.note, ...node.problems];
   const more = node.more_devices ? make("span", { class: "quiet" }, `+${node.more_devices}`) : "";
   return make("button", { type: "button", class: `node ${SILENT.has(node.state) ? "silent" : ""} ${marks.length ? "closed" : ""}`,
     "data-subject": `node/${node.id}`, "data-key": `node/${node.id}`, "aria-label": said.filter(Boolean).join("; ") },
     make("span", { class: "top" }, make("b", {}, node.id), make("span", {}, marks.map(state), state(node.state))),
     make("span", { class: "cells" }, node.devices.map((device) => cell(device, byId, palette)), more),
-    make("span", { class: "quiet" }, [room(node), kinds(node), node.note].filter(Boolean).join(" · ")));
+    make("span", { class: "quiet" }, [room(node), kinds(node), node.note, ...node.problems].filter(Boolean).join(" · ")));
 }
 
 const isUnused = (device) => !device.free && !device.holders.length && !device.problem;

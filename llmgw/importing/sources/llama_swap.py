@@ -51,6 +51,7 @@ MODEL: Mapping[str, str] = {
     "unlisted": "every model is listed",
 }
 
+SLEEP = ("sleepMode", "sleepEndpoints", "wakeEndpoints")
 METADATA_FIELDS = ("name", "description", "capabilities")
 
 
@@ -264,6 +265,7 @@ def _drafted(entry: Part, common: _Common, macros: Macros, begun: Started, launc
         stop_limit_s=entry.number("unloadTimeout") or common.stop_limit_s,
     )
     aliases = [*entry.texts("aliases"), *((name, entry.at) for name in launch.names)]
+    idle_s = _idle(entry, common, least)
     return ModelDraft(
         entry.at,
         entry.key,
@@ -272,9 +274,10 @@ def _drafted(entry: Part, common: _Common, macros: Macros, begun: Started, launc
         least,
         1,
         next((common.priorities[name] for name in names if name in common.priorities), None),
-        _idle(entry, common, least),
+        idle_s,
         next((common.groups[name] for name in names if name in common.groups), None),
         _metadata(entry, macros),
+        _sleep_level(entry, launch.row.sleep is not None and idle_s is not None),
     )
 
 
@@ -285,6 +288,20 @@ def _idle(entry: Part, common: _Common, least: int) -> float | None:
         return None
     ttl = entry.number("ttl", least=-1)
     return common.idle_s if ttl is None or ttl == -1 else ttl or None
+
+
+def _sleep_level(entry: Part, may_sleep: bool) -> int | None:
+    """Sleep in place of a stop, as forks of llama-swap have it."""
+    if not entry.has("sleepEndpoints") or entry.peek("sleepMode") == "disable":
+        entry.lose_each(dict.fromkeys(SLEEP, "it says of no endpoint that it puts the engine to sleep"))
+        return None
+    if not may_sleep:
+        entry.lose_each(dict.fromkeys(SLEEP, "only vLLM is put to sleep, and what is idle for its ttl"))
+        return None
+    for key in SLEEP:
+        entry.change(key, "`idle: sleep`: how an engine sleeps and wakes is known of it, at level 1 or 2")
+    asked = [text for item in entry.part("sleepEndpoints").items() if (text := item.text("endpoint")) is not None]
+    return 2 if any("level=2" in text for text in asked) else 1
 
 
 def _metadata(entry: Part, macros: Macros) -> dict[str, str]:
