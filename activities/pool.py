@@ -196,11 +196,12 @@ class Pool:
         taken: list[Fact] = []
         weigher, reached = Weigher(), cursor
         for seq, target, fact in due:
-            part = self._with_ages(target, self._with_inventory(target, fact, cursor), cursor)
+            part = self._with_inventory(target, fact, cursor)
             weigher.add(part.model_dump_json().encode())
             if taken and not (weigher.plain_bytes <= MOST_PLAIN_BYTES and weigher.fits(PART_BYTES)):
                 break
-            taken.append(part)
+            # Ages are few bytes, and grow: not weighed, so that a part that is asked for again is cut where it was.
+            taken.append(self._with_ages(target, part, cursor))
             if isinstance(part, NodeSeen) and part.inventory is not None:
                 self._inventory_told[target] = cursor
             if isinstance(part, NodeSeen):
