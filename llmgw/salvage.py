@@ -145,6 +145,8 @@ def _tend(draft: Draft, assignment: Assignment) -> None:
     restarts = draft.world.wishes.restarts
     asked_s = max(restarts.get(assignment.replica, 0.0), restarts.get(assignment.model, 0.0))
     if asked_s > assignment.created_s:
+        if assignment.stop is None:
+            _keep_place(draft, assignment)  # whoever is to have it asks anew
         draft.want_stop(assignment, StopCause.RESTART, "a restart was asked for")
     elif assignment.stop is None:
         text = f"its record could not be read ({assignment.unreadable}), so it is left as it is"

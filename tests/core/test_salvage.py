@@ -12,6 +12,7 @@ from llmgw.carry import Parts
 from llmgw.ids import NodeId, ReplicaId, RouterId
 from llmgw.recent import Recent
 from llmgw.salvage import FORGOTTEN_AFTER_S
+from llmgw.world import InputKind
 
 from .fleets import catalog, ids, model, of, only, places, published, running, why
 
@@ -150,6 +151,25 @@ def test_what_was_to_take_the_place_of_a_replica_whose_record_cannot_be_read_doe
     f.order("restart", target=low)
     f.run(20)
     assert published(f, "high") == ids(f, "high") != set()
+
+
+def test_it_does_not_where_a_restart_is_asked_for_in_the_very_moment_the_record_is_lost() -> None:
+    f = running(model("low"), nodes="a", count=1)
+    low = only(f, "low").replica
+    f.routers[RouterId("r1")].begin(low)  # so it does not stop at once
+    f.catalog(catalog(f, model("low"), model("high", priority=5)))
+    high = only(f, "high").replica
+    f.pause()
+    f.carry_over(spoilt(without("attempt"), index=sorted([low, high]).index(low)))
+    f.give(InputKind.ORDER, "restart", {"target": low})
+    f.run(5)
+    f.go_on()
+    f.settle()
+    f.check()
+    f.routers[RouterId("r1")].end(low)
+    f.run(120)
+    assert len(published(f, "high")) == 1, "the higher priority has the place in the end"
+    assert f.nodes[NodeId("a")].engines.keys() == ids(f, "high")
 
 
 def test_an_unreadable_replica_on_a_lost_node_is_replaced_elsewhere_and_kept_in_mind() -> None:
