@@ -6,7 +6,7 @@ from llmgw.wire import EngineState, ReplicaReport
 ECHO_S = 1.5
 """What only shows what we have just ordered waits this long for the news that nearly always follow it, and comes in one
 observation with them. Well under the time after which an order that does not show is repeated (`llmgw.outbox`)."""
-TABLE_ECHO_S = 20.0
+TABLE_ECHO_S = 4.0
 """The same of a router that took a table: its answer has said so, and an observation costs seven events."""
 
 
