@@ -12,6 +12,7 @@ STRANGER = """
 import pathlib, socket, sys, time
 folder, port = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 taken = socket.socket()
+taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # earlier connections may linger, as servers allow for
 taken.bind(("127.0.0.1", port))
 taken.listen()
 print("taken", flush=True)
@@ -29,5 +30,5 @@ if __name__ == "__main__":
             [sys.executable, "-c", STRANGER, str(folder), port], stdout=subprocess.PIPE, env={}, start_new_session=True
         )
         assert stranger.stdout is not None
-        stranger.stdout.readline()
+        assert stranger.stdout.readline(), "the stranger did not get the port"
     os.execv(sys.argv[4], sys.argv[4:])  # noqa: S606 - that is what it is for
