@@ -19,7 +19,7 @@ from activities import handover
 LOOK_S = 1.0
 QUIET = 0.1
 """Of one core."""
-DUE_S, OVERDUE_S = 3.0, 8.0
+DUE_S, OVERDUE_S = 3.0, 30.0
 """CPU seconds of work after which a quiet moment is used, and none is waited for."""
 M_ARENA_MAX, ARENAS = -8, 1
 """glibc's `mallopt`: without it each thread gets an arena of its own, and what one has freed no other can use."""
