@@ -192,12 +192,22 @@ class Ground:
         node = self.all.yard.index[assignment.node]
         holding = self._holding(assignment, node, _places(self.all, node))
         self.all.yard.take(holding)
-        leave = [gone for gone in self._displaced if _gives_way(gone, holding)]
+        leave = [gone for gone in self._displaced if self._gives_way(gone, holding)]
         self._displaced = [gone for gone in self._displaced if gone not in leave]
         for gone in leave:
             self.draft.displace(ReplicaId(gone.holding.replica), assignment)
             self.draft.more = True
         self._known.clear()
+
+    def _gives_way(self, gone: Displaced, taker: Holding) -> bool:
+        """Whether it goes with the coming of another: of whoever has its devices first, and where that is nobody who is
+        still to come, of the one it was displaced for."""
+        if gone.holding.node != taker.node:
+            return False
+        if share_a_place(gone.holding, taker):
+            return gone.by == taker.model or taker.rank > gone.holding.rank
+        to_come = (h for h in self._reserved[taker.model] if h.node == taker.node)
+        return gone.by == taker.model and not any(share_a_place(gone.holding, h) for h in to_come)
 
     def turn_over(self, model: ModelName) -> None:
         """The model has taken what it takes. What was planned for it beside that is free for those that follow, and
@@ -285,7 +295,7 @@ class Ground:
         claims.sort(key=lambda item: item[0])
         vendor = site.slots[claims[0][0]].vendor if claims else None
         view = self.draft.survey.nodes[site.id]
-        gone = tuple(ReplicaId(g.holding.replica) for g in self._displaced if _gives_way(g, holding))
+        gone = tuple(ReplicaId(g.holding.replica) for g in self._displaced if self._gives_way(g, holding))
         return Spot(view, tuple(claim for _, claim in claims), vendor, holding.way, holding.waits, gone)
 
     def _refusal(self, books: Books, request: Request, way: int) -> str:
@@ -356,13 +366,6 @@ class Ground:
             left = [h for h in yard.holdings[node].values() if h not in held]
             ok &= 0 if books.mates(request, left) else -1
         return bool(ok >> node & 1) and len(held) == len(gone) and seeker.would_fit(node, held)
-
-
-def _gives_way(gone: Displaced, taker: Holding) -> bool:
-    """Whether it goes with the coming of another: the one it was displaced for, or whoever has its devices first."""
-    if gone.holding.node != taker.node:
-        return False
-    return gone.by == taker.model or (taker.rank > gone.holding.rank and share_a_place(gone.holding, taker))
 
 
 def _places(made: Field, node: int) -> dict[DeviceId, tuple[int, int]]:

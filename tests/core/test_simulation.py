@@ -41,6 +41,7 @@ ENDED_BADLY = {
     5141: "a replica beside a canary was started and stopped over and over",
     6111: "what was about to stop counted beside a canary, and a replica was missed only later",
     3966: "the record of a replica that made room was spoilt, and another went on waiting for its place",
+    7769: "one was displaced for the other of two replicas of a model, whose record was lost then",
 }
 
 
