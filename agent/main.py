@@ -19,7 +19,6 @@ from starlette.types import ASGIApp
 
 from agent.app import build_app
 from agent.auth import TokenSource, token_source
-from agent.ledger import LedgerError
 from agent.node import Node, StateInUse, log
 from agent.ports import overlap_with_clients
 from agent.settings import Settings, SettingsError, is_loopback, read_settings
@@ -41,13 +40,13 @@ def main() -> None:
     set_up_logging()
     try:
         asyncio.run(serve(settings))
-    except (StateInUse, LedgerError, OSError) as error:
+    except (StateInUse, OSError) as error:
         print(f"llmgw agent: {error}", file=sys.stderr)
         sys.exit(1)
 
 
 async def serve(settings: Settings) -> None:
-    """Own the node until SIGTERM or SIGINT. Raises StateInUse, LedgerError, OSError (the address is taken)."""
+    """Own the node until SIGTERM or SIGINT. Raises StateInUse, OSError (the address is taken)."""
     listening = bind(settings)
     node = Node(settings, os.environ)
     try:

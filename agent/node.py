@@ -21,7 +21,7 @@ from agent.enginelogs import EngineLogs
 from agent.handles import raise_soft_limit, why_too_few
 from agent.hearing import Hearing
 from agent.housekeeping import Housekeeping
-from agent.ledger import Ledger, LedgerFile, Record, read_ledger
+from agent.ledger import Ledger, LedgerError, LedgerFile, Record, read_ledger
 from agent.local import Executables, Secrets
 from agent.marks import processes_of
 from agent.metrics import Meters
@@ -108,7 +108,7 @@ class Node:
     # --- begin and end ---------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Take over what runs, and only then be ready for questions. Raises StateInUse, LedgerError, OSError."""
+        """Take over what runs, and only then be ready for questions. Raises StateInUse, OSError."""
         self.folder.hold()
         self.names = self.folder.names(self.settings.node)
         self._around = self._surroundings(Prober())
@@ -131,7 +131,8 @@ class Node:
         before = {k: v for replica in self.replicas.values() for k, v in replica.record.idle_mib.items()}
         self._devices = Known(idle_mib=before)
         await self.device_looks.take()
-        await self.ledger.save()
+        with suppress(LedgerError):  # kept as its problem: what runs here is watched and told all the same
+            await self.ledger.save()
         for replica in tuple(self.replicas.values()):
             replica.resume()
             self.changed(replica)

@@ -76,8 +76,9 @@ class Agent:
         self.devices = "4xsim:24GiB"
         self.http = httpx.AsyncClient(base_url=self.url, timeout=LIMIT_S, trust_env=False)
 
-    async def begin(self, *flags: str, dies_at: tuple[str, int | str, str] | None = None) -> None:
-        """Run it until it serves; `dies_at` (function, which call of it, before or after): `tests.agent.dying`."""
+    async def begin(self, *flags: str, dies_at: tuple[str, int | str, str] | None = None, health: int = 200) -> None:
+        """Run it until it serves with that `health`; `dies_at` (function, which call of it, before or after):
+        `tests.agent.dying`."""
         dying = [*map(str, dies_at), str(self.state_dir.parent / "armed")] if dies_at else []
         argv = [
             *(
@@ -99,7 +100,7 @@ class Agent:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 with contextlib.suppress(httpx.TransportError):
-                    if (await self.http.get("/healthz")).status_code == 200:
+                    if (await self.http.get("/healthz")).status_code == health:
                         return
                 if self.process.returncode is not None:
                     said = (self.state_dir.parent / "agent.log").read_text()[-2000:]

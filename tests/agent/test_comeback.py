@@ -132,6 +132,23 @@ async def test_a_ledger_that_cannot_be_written_promises_nothing_and_mends_itself
     assert (await agent.http.get("/healthz")).status_code == 200
 
 
+async def test_an_agent_that_begins_with_a_full_disk_watches_what_runs_and_promises_nothing(agent: Agent) -> None:
+    await agent.send(1, start("m-1", stub()))
+    before = await agent.row("m-1", "ready")
+    await agent.kill()
+    blocked = agent.state_dir / "ledger.new"
+    blocked.mkdir()
+    await agent.begin(*agent.flags, health=503)
+    assert (await agent.row("m-1", "ready")).pid == before.pid
+    answer = await agent.post(2, start("m-2", stub()))
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert len(agent.ours()) == 1
+    blocked.rmdir()
+    await agent.send(2, start("m-2", stub()))
+    await agent.row("m-2", "ready")
+    assert (await agent.http.get("/healthz")).status_code == 200
+
+
 # --- pure ----------------------------------------------------------------------------------------------------------
 
 HOME = "/state"
