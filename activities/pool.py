@@ -340,7 +340,7 @@ class Pool:
         """What is wrong with a document, where it is not understood; empty otherwise. It is a trouble of that target,
         and nothing else. ValueError for what is no document at all: something else answers at that address."""
         try:
-            if stream.target.id.startswith("node/"):
+            if stream.kind == "node":
                 self._node(stream, NodeReport.model_validate_json(line))
             else:
                 self._router(stream, RouterState.model_validate_json(line))

@@ -3,7 +3,7 @@ here: what was accepted once has to stay acceptable."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from llmgw.catalog import Catalog, Model, Profile
+from llmgw.catalog import LISTS, Catalog, Model, Profile
 from llmgw.problems import Finding, Path, Severity, quoted
 from llmgw.sentences import are, counted
 
@@ -21,13 +21,9 @@ def doubts(catalog: Catalog) -> Iterator[Finding]:
         for j, profile in enumerate(model.profiles):
             yield from _profile((*at, "profiles", j), profile)
         yield from _devices(at, model, declared)
-    for section, ids in (
-        ("pools", [pool.name for pool in catalog.pools]),
-        ("nodes", [node.id for node in catalog.nodes]),
-        ("routers", [router.id for router in catalog.routers]),
-    ):
-        key = "name" if section == "pools" else "id"
-        yield from _alike(ids, [(section, i, key) for i in range(len(ids))], "two, and easily taken for one")
+    for section in ("pools", "nodes", "routers"):
+        ids = [getattr(part, LISTS[section]) for part in getattr(catalog, section)]
+        yield from _alike(ids, [(section, i, LISTS[section]) for i in range(len(ids))], "two, and easily taken for one")
 
 
 def _canary(at: Path, model: Model) -> Iterator[Finding]:

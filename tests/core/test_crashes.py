@@ -150,23 +150,13 @@ def test_an_engine_that_is_broken_for_all_models_takes_no_node_and_the_last_good
     assert [why(f, f"node/{n}") for n in nodes] == [""] * len(nodes)
 
 
-def test_bad_models_do_not_keep_a_healthy_one_from_starting() -> None:
-    f = fleet("abcdef", 4)
+@pytest.mark.parametrize(("nodes", "count", "bad_models"), [("abcdef", 4, 8), ("a", 8, 3)])
+def test_bad_models_do_not_keep_a_healthy_one_from_starting(nodes: str, count: int, bad_models: int) -> None:
+    """Nor where there is but one node, which is never left out."""
+    f = fleet(nodes, count)
     bad(f, "v1")
-    broken = [model(f"bad{i}", 1, 1, args=["v1"]) for i in range(8)]
-    f.catalog(catalog(f, *broken, policy={"max_loading_per_node": 9}))
-    f.run(60)
-    f.catalog(catalog(f, *broken, model("good", 2, 1), policy={"max_loading_per_node": 9}))
-    f.run(30)
-    assert len(published(f, "good")) == 2
-
-
-def test_the_only_node_is_never_left_out() -> None:
-    f = fleet("a", 8)
-    bad(f, "v1")
-    broken = [model(f"bad{i}", 1, 1, args=["v1"]) for i in range(3)]
-    f.catalog(catalog(f, *broken, policy={"max_loading_per_node": 9}))
-    f.run(30)
-    f.catalog(catalog(f, *broken, model("good", 2, 1), policy={"max_loading_per_node": 9}))
-    f.run(30)
+    broken = [model(f"bad{i}", 1, 1, args=["v1"]) for i in range(bad_models)]
+    for run_s, healthy in ((60, []), (30, [model("good", 2, 1)])):
+        f.catalog(catalog(f, *broken, *healthy, policy={"max_loading_per_node": 9}))
+        f.run(run_s)
     assert len(published(f, "good")) == 2
